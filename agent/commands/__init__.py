@@ -1,0 +1,1 @@
+"""The commands of `pinfold`, one module each; `agent.cli` loads only the one that is called."""

@@ -1,0 +1,1 @@
+"""Edge: where pods come from."""

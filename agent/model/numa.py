@@ -1,0 +1,23 @@
+"""Sets of NUMA nodes as bitmasks (the kubelet's `bitmask.BitMask`): bit n is NUMA node n."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from agent.model.cpuset import bits
+
+NodeMask: TypeAlias = int
+
+
+def node_mask(nodes: Iterable[int]) -> NodeMask:
+    """The mask of these node ids."""
+    mask = 0
+    for node in nodes:
+        mask |= 1 << node
+    return mask
+
+
+def node_ids(mask: NodeMask) -> tuple[int, ...]:
+    """The node ids in a mask, ascending."""
+    return tuple(bits(mask))

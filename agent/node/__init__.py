@@ -1,0 +1,1 @@
+"""Edge: this machine. sysfs, state directory, cgroups, runtime, service manager."""

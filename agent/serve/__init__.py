@@ -1,0 +1,1 @@
+"""Edge: what others call. PodResources, HTTP, control socket."""

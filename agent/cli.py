@@ -1,0 +1,65 @@
+"""The `pinfold` command: finds the sub-command, loads only that one, and shows errors to people."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+
+import click
+
+from agent import __version__
+from agent.errors import AgentError
+
+# command -> (module that has it as `command`, one line for --help, so that --help loads none of them)
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "replay": ("agent.commands.replay", "Run recorded decisions again; --check compares."),
+    "topology": ("agent.commands.topology", "Show the machine as read from sysfs."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called: start-up time is what people and probes feel."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="pinfold")
+def cli() -> None:
+    """Decide which CPUs and which NUMA memory every container of this node gets, and hold it to that."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Entry point. Exit status: 0 fine, 1 the answer is no, 2 wrong use or bad input, 3 environment."""
+    try:
+        result = cli.main(args=args, prog_name="pinfold", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.Abort:
+        sys.exit(130)
+    except AgentError as error:
+        click.echo(f"pinfold: error: {error}", err=True)
+        if error.hint:
+            click.echo(f"         hint:  {error.hint}", err=True)
+        sys.exit(error.exit_status)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader went away; nothing more to tell it
+        sys.exit(0)
+    sys.exit(result if isinstance(result, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

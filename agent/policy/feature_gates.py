@@ -1,0 +1,61 @@
+"""The kubelet's feature gates that change a decision, under their own names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from agent.errors import BadInputError
+
+_NAMES: Mapping[str, str] = {
+    "pod_level_resources": "PodLevelResources",
+    "pod_level_resource_managers": "PodLevelResourceManagers",
+    "cpu_manager_policy_alpha_options": "CPUManagerPolicyAlphaOptions",
+    "cpu_manager_policy_beta_options": "CPUManagerPolicyBetaOptions",
+    "topology_manager_policy_alpha_options": "TopologyManagerPolicyAlphaOptions",
+    "topology_manager_policy_beta_options": "TopologyManagerPolicyBetaOptions",
+    "disable_cpu_quota_with_exclusive_cpus": "DisableCPUQuotaWithExclusiveCPUs",
+    "in_place_pod_vertical_scaling": "InPlacePodVerticalScaling",
+    "in_place_pod_level_resources_vertical_scaling": "InPlacePodLevelResourcesVerticalScaling",
+    "in_place_pod_vertical_scaling_exclusive_cpus": "InPlacePodVerticalScalingExclusiveCPUs",
+    "in_place_pod_vertical_scaling_exclusive_memory": "InPlacePodVerticalScalingExclusiveMemory",
+}
+
+
+class FeatureGateError(BadInputError):
+    """The gates contradict each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureGates:
+    """The gates that are on. Defaults are those of Kubernetes 1.36."""
+
+    pod_level_resources: bool = True
+    pod_level_resource_managers: bool = False
+    cpu_manager_policy_alpha_options: bool = False
+    cpu_manager_policy_beta_options: bool = True
+    topology_manager_policy_alpha_options: bool = False
+    topology_manager_policy_beta_options: bool = True
+    disable_cpu_quota_with_exclusive_cpus: bool = True
+    in_place_pod_vertical_scaling: bool = True
+    in_place_pod_level_resources_vertical_scaling: bool = True
+    in_place_pod_vertical_scaling_exclusive_cpus: bool = False
+    in_place_pod_vertical_scaling_exclusive_memory: bool = False
+
+    @classmethod
+    def of(cls, gates: Mapping[str, bool], *, kubelet_version: str = "1.36") -> FeatureGates:
+        """The gates of a kubelet release with these overrides, by their Kubernetes names.
+
+        Names that decide nothing here are ignored, as a kubelet's configuration holds many. Raises FeatureGateError
+        where the pod-level managers are on without pod-level resources (KEP-5526 depends on KEP-2837).
+        """
+        values = {f.name: gates[_NAMES[f.name]] for f in fields(cls) if _NAMES[f.name] in gates}
+        if kubelet_version == "1.37":
+            values.setdefault("pod_level_resource_managers", True)
+        result = cls(**values)
+        if result.pod_level_resource_managers and not result.pod_level_resources:
+            raise FeatureGateError(
+                "PodLevelResourceManagers is enabled, but depends on features that are disabled: [PodLevelResources]",
+                hint="enable PodLevelResources in featureGates or disable PodLevelResourceManagers",
+            )
+        return result

@@ -1,0 +1,42 @@
+"""What all tests share: the vectors beside the repository, how hard properties are tried, and `--long`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.shared import SHARED
+
+# No deadlines: the machines that run this are shared, and a slow moment is not a defect.
+settings.register_profile("quick", max_examples=60, deadline=None)
+settings.register_profile(
+    "long", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the tests marked long, and try properties harder")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("long" if config.getoption("--long") else "quick")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    no_vectors = pytest.mark.skip(reason=f"the vectors are not there: {SHARED}")
+    not_long = pytest.mark.skip(reason="takes minutes: run with --long")
+    for item in items:
+        if item.get_closest_marker("shared") and not SHARED.is_dir():
+            item.add_marker(no_vectors)
+        if item.get_closest_marker("long") and not config.getoption("--long"):
+            item.add_marker(not_long)
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """The folder of the vectors; skips the test where it is absent."""
+    if not SHARED.is_dir():
+        pytest.skip(f"the vectors are not there: {SHARED}")
+    return SHARED

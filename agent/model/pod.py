@@ -1,4 +1,4 @@
-"""A pod as the node sees it: containers, resources, QoS inputs and the parts of its status that sizing needs."""
+"""A pod as the node sees it: containers, resources, QoS inputs and the parts of its status that decisions need."""
 
 from __future__ import annotations
 
@@ -30,9 +30,26 @@ class ContainerKind(StrEnum):
     APP = "app"
 
 
+class ContainerState(StrEnum):
+    """The member of core/v1 ContainerState that is set; UNKNOWN where none is, which Kubernetes reads as waiting."""
+
+    UNKNOWN = ""
+    WAITING = "waiting"
+    RUNNING = "running"
+    TERMINATED = "terminated"
+
+
+class StatusList(StrEnum):
+    """The list of a pod's status that a container's status stands in."""
+
+    APP = "containerStatuses"
+    INIT = "initContainerStatuses"
+    EPHEMERAL = "ephemeralContainerStatuses"
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceRequirements:
-    """core/v1 ResourceRequirements, after defaulting: a limit without a request is the request too."""
+    """core/v1 ResourceRequirements. As written: `agent.formats.pod_defaults` makes a limit without a request the request too."""
 
     requests: ResourceList = field(default_factory=dict)
     limits: ResourceList = field(default_factory=dict)
@@ -49,11 +66,21 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class ContainerStatus:
-    """What a container's status says of its size. None: the status does not carry the field."""
+    """What a container's status says of its size and its life. None: the status does not carry the field.
+
+    container_id: as in the status, with the runtime in front ("containerd://..."). exit_code: of a terminated container.
+    """
 
     name: str
     allocated_resources: ResourceList | None = None
     resources: ResourceRequirements | None = None
+    state: ContainerState = ContainerState.UNKNOWN
+    started: bool | None = None
+    ready: bool = False
+    restart_count: int = 0
+    container_id: str = ""
+    exit_code: int | None = None
+    listed: StatusList = StatusList.APP
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +94,38 @@ class PodCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class PodStatusResources:
+    """`.status.resources` of a pod. limits None: not reported, which is not the same as none (see `policy.pod_resources`)."""
+
+    requests: ResourceList = field(default_factory=dict)
+    limits: ResourceList | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PodStatus:
-    """The parts of core/v1 PodStatus that decisions read. container_statuses holds init containers' statuses too."""
+    """The parts of core/v1 PodStatus that decisions read.
+
+    container_statuses: app containers first, then init and ephemeral ones, each group in the status' order. reason, message:
+    of the pod as a whole, set where it was refused or evicted.
+    """
 
     phase: str = ""
     qos_class: str = ""
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     allocated_resources: ResourceList | None = None
-    resources: ResourceRequirements | None = None
+    resources: PodStatusResources | None = None
+    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
     """A pod. containers: init and restartable init containers first, each group in spec order.
 
-    resources: pod-level resources (`.spec.resources`, KEP-2837); None where the spec has no such object, which is not the
-    same as an empty one. overhead: `.spec.overhead`.
+    uid: "" where a manifest gives none (the agent then gives one). resources: pod-level resources (`.spec.resources`,
+    KEP-2837); None where the spec has no such object, which is not the same as an empty one. overhead: `.spec.overhead`.
+    ephemeral_containers: names only, they have no resources. Timestamps: RFC 3339 as given, "" where absent.
     """
 
     uid: str
@@ -96,4 +138,25 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     status: PodStatus = field(default_factory=PodStatus)
-    terminating: bool = False
+    ephemeral_containers: tuple[str, ...] = ()
+    priority_class_name: str = ""
+    node_name: str = ""
+    scheduler_name: str = ""
+    restart_policy: str = ""
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+
+    @property
+    def namespaced_name(self) -> str:
+        """ "namespace/name", as Kubernetes prints it (types.NamespacedName)."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def terminating(self) -> bool:
+        """Asked to stop. Its containers may still run, so it keeps what it holds."""
+        return bool(self.deletion_timestamp)
+
+    @property
+    def terminal(self) -> bool:
+        """Phase Succeeded or Failed: it will not run (again)."""
+        return self.status.phase in ("Succeeded", "Failed")

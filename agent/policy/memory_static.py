@@ -208,3 +208,14 @@ def shrink_init_blocks(
                 shrunk.append(held)
             result[earlier.name] = tuple(shrunk)
     return result
+
+
+def finished_before(containers: tuple[Container, ...], name: str) -> frozenset[str]:
+    """The ordinary init containers before container `name`: they have ended once it runs."""
+    finished = []
+    for container in containers:
+        if container.name == name:
+            break
+        if container.kind is ContainerKind.INIT:
+            finished.append(container.name)
+    return frozenset(finished)

@@ -1,0 +1,344 @@
+"""Admission of one pod: hints, merge, allocation, in the kubelet's order; all or nothing.
+
+`admit` is a pure function from grants and a pod to a verdict with the next grants. Nothing is changed by a refusal, and a
+pod that already holds its grants keeps exactly these, before any check of free capacity.
+Source: kubelet cm/topologymanager scope_container.go, scope_pod.go, scope_none.go; KEP-693, KEP-5526.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from agent.model.cpuset import CPUSet
+from agent.model.numa import NodeMask
+from agent.model.pod import Container, Pod
+from agent.model.state import Blocks, CPUState, Grants, MemoryState, NUMANodeState
+from agent.policy import cpu_static, memory_static
+from agent.policy.cpu_assignment import NotEnoughCPUs
+from agent.policy.eligibility import Claims, claims
+from agent.policy.hints import Hint, ProviderHints, cpu_hints, memory_hints
+from agent.policy.managers import Managers, Scope
+from agent.policy.memory_placement import allocate_memory
+from agent.policy.pod_pool import check_shared_pool, slice_cpus, slice_memory
+from agent.policy.refusal import AllocationError, EmptyPodSharedPoolError, Refusal, TopologyAffinityError
+from agent.policy.topology_manager import Merged, merge
+
+ANY_NODE = Hint(None, True)
+_T = TypeVar("_T")
+DeviceHints = Mapping[str, ProviderHints]  # container name -> what the device manager says
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer for one pod and the grants after it; a refusal has the grants it was given.
+
+    affinities: container -> the merged hint its resources were allocated under. inexact: some merge ran out of its work
+    budget, so that the answer is safe but may not be the best.
+    """
+
+    admitted: bool
+    grants: Grants
+    claims: Claims
+    reason: str = ""
+    message: str = ""
+    hint: str = ""
+    affinities: Mapping[str, Hint] = field(default_factory=dict)
+    inexact: bool = False
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The pod's grants in the making; lives inside one call of `admit`."""
+
+    shared: CPUSet
+    machine: Mapping[int, NUMANodeState]
+    cpus: dict[str, CPUSet] = field(default_factory=dict)
+    memory: dict[str, Blocks] = field(default_factory=dict)
+    bubble: CPUSet = field(default_factory=CPUSet)
+    pod_memory: Blocks = ()
+    cpu_reuse: CPUSet = field(default_factory=CPUSet)
+    memory_reuse: Mapping[NodeMask, Mapping[str, int]] = field(default_factory=dict)
+    affinities: dict[str, Hint] = field(default_factory=dict)
+    inexact: bool = False
+
+
+def admit(managers: Managers, grants: Grants, pod: Pod, devices: DeviceHints | None = None) -> Verdict:
+    """Decide about one pod. devices: the first hint provider's answers, where devices are known.
+
+    A pod that holds something already is kept as it is.
+    """
+    asked = claims(pod, managers.gates)
+    if holds(grants, pod.uid):
+        return Verdict(True, grants, asked)
+    draft = _Draft(grants.cpu.default, grants.memory.machine)
+    try:
+        if asked.pod_level and managers.effective_scope is Scope.POD:
+            _admit_pod_level(managers, draft, pod, asked, devices or {})
+        elif managers.effective_scope is Scope.POD:
+            _admit_pod(managers, draft, pod, asked, devices or {})
+        else:
+            _admit_containers(managers, draft, pod, asked, devices or {})
+        _check_minimum_shared_pool(managers, grants, draft, pod)
+    except Refusal as refusal:
+        return Verdict(False, grants, asked, refusal.reason, str(refusal), refusal.hint, inexact=draft.inexact)
+    return Verdict(
+        True, _commit(grants, pod.uid, draft), asked, affinities=dict(draft.affinities), inexact=draft.inexact
+    )
+
+
+def holds(grants: Grants, uid: str) -> bool:
+    """Whether this pod has any grant."""
+    return (
+        uid in grants.cpu.entries
+        or uid in grants.cpu.pod_entries
+        or uid in grants.memory.entries
+        or uid in grants.memory.pod_entries
+    )
+
+
+def _commit(grants: Grants, uid: str, draft: _Draft) -> Grants:
+    cpu, memory = grants.cpu, grants.memory
+    return Grants(
+        CPUState(
+            draft.shared,
+            {**cpu.entries, uid: draft.cpus} if draft.cpus else cpu.entries,
+            {**cpu.pod_entries, uid: draft.bubble} if draft.bubble else cpu.pod_entries,
+        ),
+        MemoryState(
+            draft.machine,
+            {**memory.entries, uid: draft.memory} if draft.memory else memory.entries,
+            {**memory.pod_entries, uid: draft.pod_memory} if draft.pod_memory else memory.pod_entries,
+        ),
+    )
+
+
+# --- hints -----------------------------------------------------------------------------------------------------------
+
+
+def _merge(managers: Managers, draft: _Draft, providers: list[ProviderHints], message: str) -> Hint:
+    merged: Merged = merge(managers.machine.numa_mask, managers.machine.distances, managers.topology, providers)
+    draft.inexact = draft.inexact or not merged.exact
+    if not merged.admit:
+        raise TopologyAffinityError(message)
+    return merged.best
+
+
+def _cpu_provider(managers: Managers, draft: _Draft, count: int) -> ProviderHints:
+    manager = managers.cpu
+    if manager is None or count == 0:
+        return None
+    free = draft.shared - manager.reserved
+    hints = cpu_hints(
+        manager.topology, free, draft.cpu_reuse, count, align_by_socket=manager.options.align_by_socket
+    )
+    return {"cpu": hints}
+
+
+def _memory_provider(managers: Managers, draft: _Draft, request: Mapping[str, int] | None) -> ProviderHints:
+    if managers.memory is None or request is None:
+        return None
+    return memory_hints(draft.machine, request, draft.memory_reuse)
+
+
+# --- containers ------------------------------------------------------------------------------------------------------
+
+_NO_LOCALITY = "Resources cannot be allocated with Topology locality"
+
+
+def _admit_containers(managers: Managers, draft: _Draft, pod: Pod, asked: Claims, devices: DeviceHints) -> None:
+    """Scope container, and policy none: one container after the other, hints after the one before is allocated."""
+    message = _NO_LOCALITY
+    if asked.pod_level:
+        message = (
+            "Pod Scope pod with pod-level resources failed admission with a container-level topology manager"
+        )
+    for container in pod.containers:
+        affinity = ANY_NODE
+        if managers.aligned:
+            providers = [
+                devices.get(container.name),
+                _cpu_provider(managers, draft, asked.cpus.get(container.name, 0)),
+                _memory_provider(managers, draft, asked.memory.get(container.name)),
+            ]
+            affinity = _merge(managers, draft, providers, message)
+            draft.affinities[container.name] = affinity
+        _allocate(managers, draft, pod, container, asked, affinity, devices)
+
+
+def _admit_pod(managers: Managers, draft: _Draft, pod: Pod, asked: Claims, devices: DeviceHints) -> None:
+    """Scope pod: one merged hint for the pod's total, then each container is allocated under it."""
+    total = cpu_static.pod_exclusive_cpus([(c.kind, asked.cpus.get(c.name, 0)) for c in pod.containers])
+    request = memory_static.pod_request(pod) if asked.memory else None
+    providers = [*devices.values(), _cpu_provider(managers, draft, total), _memory_provider(managers, draft, request)]
+    affinity = _merge(managers, draft, providers, _NO_LOCALITY)
+    for container in pod.containers:
+        draft.affinities[container.name] = affinity
+        _allocate(managers, draft, pod, container, asked, affinity, devices)
+
+
+def _allocate(
+    managers: Managers,
+    draft: _Draft,
+    pod: Pod,
+    container: Container,
+    asked: Claims,
+    affinity: Hint,
+    devices: DeviceHints,
+) -> None:
+    """CPUs, then memory, for one container under its affinity."""
+    count = asked.cpus.get(container.name, 0)
+    if managers.cpu is not None and count:
+        cpu_static.check_physical_cpus(managers.cpu, draft.shared, count)
+        forced = affinity.affinity.bit_count() if affinity.affinity and devices.get(container.name) else 0
+        cpus = _take(managers, draft, count, affinity, forced)
+        draft.cpus[container.name] = cpus
+        draft.shared -= cpus
+        draft.cpu_reuse = cpu_static.reusable_after(container.kind, draft.cpu_reuse, cpus)
+    request = asked.memory.get(container.name)
+    if managers.memory is not None and request:
+        blocks, draft.machine = allocate_memory(draft.machine, request, affinity, draft.memory_reuse)
+        draft.memory_reuse = memory_static.reusable_after(container.kind, draft.memory_reuse, blocks)
+        draft.memory[container.name] = blocks
+        draft.memory = memory_static.shrink_init_blocks(pod.containers, draft.memory, container, blocks)
+
+
+def _take(managers: Managers, draft: _Draft, count: int, affinity: Hint, forced: int) -> CPUSet:
+    assert managers.cpu is not None
+    try:
+        return cpu_static.allocate(
+            managers.cpu, draft.shared, count, affinity.affinity, draft.cpu_reuse, min_numa_nodes=forced
+        )
+    except NotEnoughCPUs as error:
+        raise AllocationError(str(error), hint=error.hint) from error
+
+
+# --- pods with pod-level resources, scope pod --------------------------------------------------------------------------
+
+
+def _admit_pod_level(managers: Managers, draft: _Draft, pod: Pod, asked: Claims, devices: DeviceHints) -> None:
+    """One bubble for the pod's own resources, slices and a shared pool inside it."""
+    memory = asked.pod_memory or None
+    providers = [
+        *devices.values(),
+        _pod_cpu_provider(managers, draft, pod, asked),
+        _pod_memory_provider(managers, draft, pod, asked, memory),
+    ]
+    affinity = _merge(
+        managers,
+        draft,
+        providers,
+        "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
+    )
+    draft.affinities = {container.name: affinity for container in pod.containers}
+    if managers.cpu is not None and asked.pod_cpus:
+        cpu_static.check_physical_cpus(managers.cpu, draft.shared, asked.pod_cpus)
+        check_shared_pool("cpu", pod.containers, asked.cpus, asked.pod_cpus)
+        draft.bubble = _take(managers, draft, asked.pod_cpus, affinity, 0)
+        try:
+            draft.cpus = slice_cpus(managers.cpu, pod, asked.cpus, draft.bubble)
+        except NotEnoughCPUs as error:
+            raise AllocationError(str(error), hint=error.hint) from error
+        draft.shared -= draft.bubble
+    if managers.memory is not None and memory:
+        _check_memory_pool(pod, asked, memory)
+        draft.pod_memory, draft.machine = allocate_memory(draft.machine, memory, affinity, {})
+        draft.memory = slice_memory(pod, asked.memory, memory, draft.pod_memory[0].nodes)
+
+
+def _check_memory_pool(pod: Pod, asked: Claims, memory: Mapping[str, int]) -> None:
+    for resource in sorted(memory):
+        slices = {name: request.get(resource, 0) for name, request in asked.memory.items()}
+        check_shared_pool(resource, pod.containers, slices, memory[resource])
+
+
+def _pod_cpu_provider(managers: Managers, draft: _Draft, pod: Pod, asked: Claims) -> ProviderHints:
+    if managers.cpu is None or asked.pod_cpus == 0:
+        return None
+    try:
+        check_shared_pool("cpu", pod.containers, asked.cpus, asked.pod_cpus)
+    except EmptyPodSharedPoolError:
+        return {"cpu": ()}  # the kubelet's provider answers "impossible" here, so that a strict policy refuses first
+    return _cpu_provider(managers, draft, asked.pod_cpus)
+
+
+def _pod_memory_provider(
+    managers: Managers, draft: _Draft, pod: Pod, asked: Claims, memory: Mapping[str, int] | None
+) -> ProviderHints:
+    if managers.memory is None or memory is None:
+        return None
+    try:
+        _check_memory_pool(pod, asked, memory)
+    except EmptyPodSharedPoolError:
+        return {resource: () for resource in memory}
+    return _memory_provider(managers, draft, memory)
+
+
+# --- what must be left -------------------------------------------------------------------------------------------------
+
+
+def _check_minimum_shared_pool(managers: Managers, grants: Grants, draft: _Draft, pod: Pod) -> None:
+    """Refuse an exclusive grant that leaves the shared containers fewer CPUs than the configured minimum.
+
+    Judged last, on the outcome for the whole pod: where the kubelet refuses for another reason, that reason stands.
+    An empty set would reach the runtime as "no change" (kubernetes/kubernetes#141196).
+    """
+    taken = grants.cpu.default - draft.shared
+    if managers.cpu is None or not taken or len(draft.shared) >= managers.min_shared_cpus:
+        return
+    usable = max(len(grants.cpu.default - managers.cpu.reserved) - managers.min_shared_cpus, 0)
+    raise AllocationError(
+        f"not enough cpus available to satisfy request: requested={len(taken)}, available={usable}",
+        note=(
+            f": pod {pod.namespace}/{pod.name} would leave {len(draft.shared)} CPUs to the shared containers, "
+            f"at least {managers.min_shared_cpus} must stay"
+        ),
+        hint="ask for fewer CPUs, or lower the minimum shared pool in the configuration",
+    )
+
+
+# --- the other transitions -----------------------------------------------------------------------------------------------
+
+
+def remove(managers: Managers, grants: Grants, uid: str) -> Grants:
+    """The grants after this pod ended: its CPUs go back to the shared pool, its memory to the nodes."""
+    if not holds(grants, uid):
+        return grants
+    cpu, memory = grants.cpu, grants.memory
+    held = cpu_static.pod_held(cpu.entries.get(uid, {})) | cpu.pod_entries.get(uid, CPUSet())
+    returned = held & managers.cpu.managed if managers.cpu is not None else held
+    machine = memory.machine
+    if uid in memory.pod_entries:
+        machine = memory_static.release(machine, memory.pod_entries[uid])
+    else:
+        for blocks in memory.entries.get(uid, {}).values():
+            machine = memory_static.release(machine, blocks)
+    return Grants(
+        CPUState(cpu.default | returned, _without(cpu.entries, uid), _without(cpu.pod_entries, uid)),
+        MemoryState(machine, _without(memory.entries, uid), _without(memory.pod_entries, uid)),
+    )
+
+
+def container_started(grants: Grants, pod: Pod, name: str) -> Grants:
+    """The grants once container `name` of the pod runs: earlier ordinary init containers no longer hold memory.
+
+    Their CPU entries stay for the life of the pod, as in the kubelet. Inside a bubble nothing is returned to the node.
+    """
+    entries = grants.memory.entries.get(pod.uid)
+    if entries is None or pod.uid in grants.memory.pod_entries:
+        return grants
+    finished = memory_static.finished_before(pod.containers, name)
+    gone = [blocks for container, blocks in entries.items() if container in finished]
+    if not gone:
+        return grants
+    machine = grants.memory.machine
+    for blocks in gone:
+        machine = memory_static.release(machine, blocks)
+    left = {container: blocks for container, blocks in entries.items() if container not in finished}
+    memory = replace(grants.memory, machine=machine, entries={**grants.memory.entries, pod.uid: left})
+    return replace(grants, memory=memory)
+
+
+def _without(entries: Mapping[str, _T], uid: str) -> Mapping[str, _T]:
+    return {key: value for key, value in entries.items() if key != uid} if uid in entries else entries

@@ -1,0 +1,73 @@
+"""Grants over a restart: what a running pod holds it keeps, whatever has changed around it.
+
+The kubelet refuses to start where reserved CPUs, options, policies or memory differ from its file; here the pools are fitted
+round what is held. Which of these changes an operator must confirm first is `agent.policy.repair`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agent.model.cpuset import CPUSet, union
+from agent.model.state import CPUState, Grants, MemoryState, MemoryTable, NUMANodeState
+from agent.policy.cpu_static import CPUManager
+from agent.policy.managers import Managers
+from agent.policy.memory_static import MachineState, MemoryManager, fresh_machine_state
+
+
+def fresh(managers: Managers) -> Grants:
+    """The grants of a node that has given nothing away."""
+    cpu = CPUState(managers.cpu.managed) if managers.cpu is not None else CPUState()
+    memory = MemoryState(fresh_machine_state(managers.memory)) if managers.memory is not None else MemoryState()
+    return Grants(cpu, memory)
+
+
+def held_cpus(cpu: CPUState) -> CPUSet:
+    """Every CPU that any pod holds, in a slice or a bubble."""
+    return union([*cpu.pod_entries.values(), *(cpus for pod in cpu.entries.values() for cpus in pod.values())])
+
+
+def refit(managers: Managers, grants: Grants) -> Grants:
+    """The same holdings under these managers: the shared pool and the memory tables are fitted round them.
+
+    The shared pool is every managed CPU that nobody holds: new CPUs join it, newly reserved ones leave it under strict
+    reservation. Memory tables take the new totals and reservations; what is reserved stays, free never goes below zero.
+    A manager that is off holds nothing.
+    """
+    return Grants(_refit_cpu(managers.cpu, grants.cpu), _refit_memory(managers.memory, grants.memory))
+
+
+def _refit_cpu(manager: CPUManager | None, cpu: CPUState) -> CPUState:
+    if manager is None:
+        return CPUState()
+    return CPUState(manager.managed - held_cpus(cpu), cpu.entries, cpu.pod_entries)
+
+
+def _refit_memory(manager: MemoryManager | None, memory: MemoryState) -> MemoryState:
+    if manager is None:
+        return MemoryState()
+    machine: dict[int, NUMANodeState] = fresh_machine_state(manager)
+    for node, old in memory.machine.items():
+        new = machine.get(node)
+        if new is not None:
+            machine[node] = NUMANodeState(old.assignments, old.cells, _refit_tables(old, new.memory))
+    return MemoryState(machine, memory.entries, memory.pod_entries)
+
+
+def _refit_tables(old: NUMANodeState, new: Mapping[str, MemoryTable]) -> Mapping[str, MemoryTable]:
+    tables = dict(new)
+    for resource, table in new.items():
+        reserved = old.memory[resource].reserved if resource in old.memory else 0
+        free = max(table.allocatable - reserved, 0)
+        tables[resource] = MemoryTable(table.total, table.system_reserved, table.allocatable, reserved, free)
+    return tables
+
+
+def oversubscribed(machine: MachineState) -> list[tuple[int, str, int]]:
+    """(NUMA node, resource, bytes) for every table that holds more than is allocatable: after memory went away."""
+    return [
+        (node, resource, table.reserved - table.allocatable)
+        for node, state in sorted(machine.items())
+        for resource, table in sorted(state.memory.items())
+        if table.reserved > table.allocatable
+    ]

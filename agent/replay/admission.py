@@ -1,0 +1,118 @@
+"""Kind `admission`: pods come and go on one node, and the daemon restarts in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.formats.pods import decode_pod
+from agent.model.machine import Machine
+from agent.model.numa import node_ids
+from agent.model.pod import Pod
+from agent.model.state import Grants
+from agent.policy.admission import admit, container_started, remove
+from agent.policy.managers import Managers
+from agent.policy.placement import placements
+from agent.policy.qos import pod_qos
+from agent.policy.restore import fresh, refit
+from agent.replay.context import Context, JSONObject
+from agent.replay.node import cpu_facts, decode_config, encode_grants, objects, start_or_error
+
+_DOWN = {"admitted": False, "reason": "NotStarted", "message": "the agent did not start with this configuration"}
+
+
+@dataclass(slots=True)
+class _Node:
+    """One scenario in progress. managers: None while the last start was refused. pods: running, in admission order."""
+
+    machine: Machine
+    config: dict[str, Any]
+    managers: Managers
+    grants: Grants
+    down: bool = False
+    pods: dict[str, Pod] = field(default_factory=dict)
+
+
+def replay(record_input: JSONObject, context: Context) -> Mapping[str, Any]:
+    """`init` and one outcome per op. A configuration that does not start at all gives `error` and no outcomes."""
+    machine = context.machine(record_input["topology"])
+    config = dict(record_input["config"])
+    managers, error = start_or_error(machine, decode_config(config))
+    if managers is None:
+        return {"init": error, "ops": [{} for _ in record_input["ops"]], **error}
+    node = _Node(machine, config, managers, fresh(managers))
+    init = {**cpu_facts(managers), "state": encode_grants(node.grants)}
+    return {"init": init, "ops": [_op(node, op) for op in record_input["ops"]]}
+
+
+def _op(node: _Node, op: JSONObject) -> dict[str, Any]:
+    if op["op"] == "restart":
+        return _restart(node, op)
+    if node.down:
+        return dict(_DOWN) if op["op"] == "admit" else {}
+    match op["op"]:
+        case "admit":
+            return {**_admit(node, decode_pod(op["pod"])), "state": encode_grants(node.grants)}
+        case "remove":
+            node.grants = remove(node.managers, node.grants, op["uid"])
+            node.pods.pop(op["uid"], None)
+        case "start":
+            if op["uid"] in node.pods:
+                node.grants = container_started(node.grants, node.pods[op["uid"]], op["container"])
+        case "reconcile":
+            pass  # nothing is left behind that a sweep would have to find
+        case other:
+            raise ValueError(f"unknown op {other!r}")
+    return {"state": encode_grants(node.grants)}
+
+
+def _admit(node: _Node, pod: Pod) -> dict[str, Any]:
+    if pod.uid in node.pods:  # a running pod keeps exactly what it has
+        return {"admitted": True, "pod": _pod(node, node.pods[pod.uid])}
+    verdict = admit(node.managers, node.grants, pod)
+    if not verdict.admitted:
+        return {"admitted": False, "reason": verdict.reason, "message": verdict.message}
+    node.grants = verdict.grants
+    node.pods[pod.uid] = pod
+    return {"admitted": True, "pod": _pod(node, pod)}
+
+
+def _restart(node: _Node, op: JSONObject) -> dict[str, Any]:
+    node.config.update(op.get("config") or {})
+    managers, error = start_or_error(node.machine, decode_config(node.config))
+    for uid in op.get("drop") or []:
+        node.grants = remove(node.managers, node.grants, uid)
+        node.pods.pop(uid, None)
+    node.down = managers is None
+    if managers is None:
+        return {"boot": error, "readmitted": []}
+    node.managers = managers
+    node.grants = refit(managers, node.grants)
+    readmitted = [_admit(node, pod) for pod in list(node.pods.values())] if op.get("readmit") else []
+    return {"boot": {}, "readmitted": readmitted, "state": encode_grants(node.grants)}
+
+
+def _pod(node: _Node, pod: Pod) -> dict[str, Any]:
+    grants, gates = node.grants, node.managers.gates
+    kinds = {container.name: str(container.kind) for container in pod.containers}
+    containers = [
+        {
+            "name": placed.container,
+            "kind": kinds[placed.container],
+            "assigned_cpus": None if placed.assigned is None else str(placed.assigned),
+            "run_cpus": str(placed.cpus),
+            "isolation": str(placed.isolation),
+            "quota_disabled": placed.quota_disabled,
+            "memory": objects(placed.memory) or None,
+            "run_mems": None if placed.mems is None else list(node_ids(placed.mems)),
+        }
+        for placed in placements(grants, pod, gates)
+    ]
+    bubble = grants.cpu.pod_entries.get(pod.uid)
+    return {
+        "qos": str(pod_qos(pod, pod_level_resources=gates.pod_level_resources)),
+        "containers": containers,
+        "pod_cpus": None if bubble is None else str(bubble),
+        "pod_memory": objects(grants.memory.pod_entries.get(pod.uid, ())) or None,
+    }

@@ -45,6 +45,10 @@ def _masks(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
     return dict(sorted(masks.items()))
 
 
+def _touching(element: int, masks: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(mask for mask in masks.values() if mask & element)
+
+
 @dataclass(frozen=True)
 class CPUTopology:
     """The online CPUs of a machine, ascending by id, and the bitmask of CPUs of every core, socket, NUMA node, uncore cache.
@@ -71,6 +75,33 @@ class CPUTopology:
     @property
     def num_cpus(self) -> int:
         return len(self.cpus)
+
+    @property
+    def numa_is_outer(self) -> bool:
+        """Whether NUMA nodes hold sockets, in the kubelet's picking order; otherwise sockets hold NUMA nodes."""
+        return len(self.socket_masks) >= len(self.numa_masks)
+
+    @cached_property
+    def outer_masks(self) -> tuple[int, ...]:
+        """The first level of picking: the CPUs of every NUMA node, or of every socket, ascending by id."""
+        return tuple((self.numa_masks if self.numa_is_outer else self.socket_masks).values())
+
+    @cached_property
+    def inner_of(self) -> Mapping[int, tuple[int, ...]]:
+        """Mask of an element of the first level -> masks of the elements of the second level that it touches."""
+        inner = self.socket_masks if self.numa_is_outer else self.numa_masks
+        return {outer: _touching(outer, inner) for outer in self.outer_masks}
+
+    @cached_property
+    def cores_of(self) -> Mapping[int, tuple[int, ...]]:
+        """Mask of a NUMA node, socket or uncore cache -> masks of its cores, ascending by core id."""
+        elements = {*self.numa_masks.values(), *self.socket_masks.values(), *self.uncore_masks.values()}
+        return {element: _touching(element, self.core_masks) for element in elements}
+
+    @cached_property
+    def uncores_of(self) -> Mapping[int, tuple[int, ...]]:
+        """Mask of a NUMA node -> masks of the uncore caches that it touches, ascending by id."""
+        return {numa: _touching(numa, self.uncore_masks) for numa in self.numa_masks.values()}
 
     @property
     def cpus_per_core(self) -> int:

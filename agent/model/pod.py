@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -150,6 +150,14 @@ class Pod:
     def namespaced_name(self) -> str:
         """ "namespace/name", as Kubernetes prints it (types.NamespacedName)."""
         return f"{self.namespace}/{self.name}"
+
+    def spec_paths(self) -> Iterator[tuple[str, Container]]:
+        """The containers, each with its field path: "spec.initContainers[0]"."""
+        indexes = {"initContainers": 0, "containers": 0}
+        for container in self.containers:
+            listed = "containers" if container.kind is ContainerKind.APP else "initContainers"
+            yield f"spec.{listed}[{indexes[listed]}]", container
+            indexes[listed] += 1
 
     @property
     def terminating(self) -> bool:

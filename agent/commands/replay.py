@@ -26,7 +26,9 @@ def _lines(name: str) -> Iterator[str]:
         with opener(path, "rt", encoding="utf-8") as stream:
             yield from stream
     except (OSError, UnicodeDecodeError, EOFError) as error:
-        raise BadInputError(f"{path}: {error}", hint="give a file of JSON lines, plain or .gz, or - for stdin") from error
+        raise BadInputError(
+            f"{path}: {error}", hint="give a file of JSON lines, plain or .gz, or - for stdin"
+        ) from error
 
 
 @click.command()

@@ -18,12 +18,14 @@ from agent.model.state import Blocks, CPUState, Grants, MemoryState, NUMANodeSta
 from agent.policy import cpu_static, memory_static
 from agent.policy.cpu_assignment import NotEnoughCPUs
 from agent.policy.eligibility import Claims, claims
-from agent.policy.hints import Hint, ProviderHints, cpu_hints, memory_hints
-from agent.policy.managers import Managers, Scope
+from agent.policy.hint_family import Hint, ProviderHints
+from agent.policy.hints import cpu_hints, memory_hints
+from agent.policy.managers import Managers
 from agent.policy.memory_placement import allocate_memory
 from agent.policy.pod_pool import check_shared_pool, slice_cpus, slice_memory
 from agent.policy.refusal import AllocationError, EmptyPodSharedPoolError, Refusal, TopologyAffinityError
 from agent.policy.topology_manager import Merged, merge
+from agent.policy.topology_options import TopologyScope
 
 ANY_NODE = Hint(None, True)
 _T = TypeVar("_T")
@@ -74,9 +76,9 @@ def admit(managers: Managers, grants: Grants, pod: Pod, devices: DeviceHints | N
         return Verdict(True, grants, asked)
     draft = _Draft(grants.cpu.default, grants.memory.machine)
     try:
-        if asked.pod_level and managers.effective_scope is Scope.POD:
+        if asked.pod_level and managers.effective_scope is TopologyScope.POD:
             _admit_pod_level(managers, draft, pod, asked, devices or {})
-        elif managers.effective_scope is Scope.POD:
+        elif managers.effective_scope is TopologyScope.POD:
             _admit_pod(managers, draft, pod, asked, devices or {})
         else:
             _admit_containers(managers, draft, pod, asked, devices or {})
@@ -130,9 +132,7 @@ def _cpu_provider(managers: Managers, draft: _Draft, count: int) -> ProviderHint
     if manager is None or count == 0:
         return None
     free = draft.shared - manager.reserved
-    hints = cpu_hints(
-        manager.topology, free, draft.cpu_reuse, count, align_by_socket=manager.options.align_by_socket
-    )
+    hints = cpu_hints(manager.topology, free, draft.cpu_reuse, count, align_by_socket=manager.options.align_by_socket)
     return {"cpu": hints}
 
 
@@ -151,9 +151,7 @@ def _admit_containers(managers: Managers, draft: _Draft, pod: Pod, asked: Claims
     """Scope container, and policy none: one container after the other, hints after the one before is allocated."""
     message = _NO_LOCALITY
     if asked.pod_level:
-        message = (
-            "Pod Scope pod with pod-level resources failed admission with a container-level topology manager"
-        )
+        message = "Pod Scope pod with pod-level resources failed admission with a container-level topology manager"
     for container in pod.containers:
         affinity = ANY_NODE
         if managers.aligned:
@@ -271,7 +269,7 @@ def _pod_memory_provider(
     try:
         _check_memory_pool(pod, asked, memory)
     except EmptyPodSharedPoolError:
-        return {resource: () for resource in memory}
+        return dict.fromkeys(memory, ())
     return _memory_provider(managers, draft, memory)
 
 

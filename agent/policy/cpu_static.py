@@ -5,13 +5,14 @@ The picking itself is `agent.policy.cpu_assignment`; pods with pod-level resourc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from agent.errors import BadInputError
 from agent.model.cpuset import CPUSet
 from agent.model.machine import CPUTopology
 from agent.model.numa import NodeMask, node_ids
-from agent.model.pod import Container, ContainerKind, Pod
+from agent.model.pod import Container, ContainerKind
 from agent.policy.cpu_assignment import PickOptions, take_cpus
 from agent.policy.cpu_options import StaticOptions
 from agent.policy.refusal import SMTAlignmentError
@@ -137,7 +138,13 @@ def check_physical_cpus(manager: CPUManager, shared: CPUSet, cpus: int) -> None:
 
 
 def allocate(
-    manager: CPUManager, shared: CPUSet, cpus: int, affinity: NodeMask | None, reusable: CPUSet, *, min_numa_nodes: int = 0
+    manager: CPUManager,
+    shared: CPUSet,
+    cpus: int,
+    affinity: NodeMask | None,
+    reusable: CPUSet,
+    *,
+    min_numa_nodes: int = 0,
 ) -> CPUSet:
     """Pick `cpus` exclusive CPUs: from the affinity first, the rest from anywhere.
 
@@ -186,19 +193,9 @@ def reusable_after(kind: ContainerKind, reusable: CPUSet, cpus: CPUSet) -> CPUSe
     return reusable | cpus if kind is ContainerKind.INIT else reusable - cpus
 
 
-def pod_held(entries: dict[str, CPUSet]) -> CPUSet:
+def pod_held(entries: Mapping[str, CPUSet]) -> CPUSet:
     """Every CPU that a pod's containers hold together."""
     mask = 0
     for cpus in entries.values():
         mask |= cpus.mask
     return CPUSet(mask)
-
-
-def with_reserved(manager: CPUManager, reserved: CPUSet) -> CPUManager:
-    """The same policy with other reserved CPUs."""
-    return replace(manager, reserved=reserved)
-
-
-def container_counts(pod: Pod, eligible: dict[str, int]) -> list[tuple[ContainerKind, int]]:
-    """`eligible` (container -> exclusive CPUs) in the pod's order, for `pod_exclusive_cpus`."""
-    return [(container.kind, eligible.get(container.name, 0)) for container in pod.containers]

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, field
 
-from agent.errors import AgentError, BadInputError
+from agent.errors import BadInputError
 from agent.model.cpuset import CPUSet
 from agent.model.machine import Machine
 from agent.policy import cpu_static, memory_static
@@ -18,14 +17,13 @@ from agent.policy.cpu_static import CPUManager, CPUReservationError
 from agent.policy.feature_gates import FeatureGateError, FeatureGates
 from agent.policy.go_text import print_map, quote
 from agent.policy.memory_static import MemoryManager
-from agent.policy.topology_manager import TopologyPolicy, topology_policy
-
-
-class Scope(StrEnum):
-    """What the topology manager aligns together."""
-
-    CONTAINER = "container"
-    POD = "pod"
+from agent.policy.topology_options import (
+    TopologyOptionError,
+    TopologyPolicy,
+    TopologyPolicyName,
+    TopologyScope,
+    validate_topology_options,
+)
 
 
 class StartError(BadInputError):
@@ -68,7 +66,6 @@ class Managers:
     machine: Machine
     gates: FeatureGates
     topology: TopologyPolicy
-    scope: Scope
     cpu: CPUManager | None
     memory: MemoryManager | None
     min_shared_cpus: int = 0
@@ -76,12 +73,12 @@ class Managers:
     @property
     def aligned(self) -> bool:
         """Whether hints are asked at all: with topology policy `none` they are not, whatever the scope."""
-        return self.topology.name != "none"
+        return self.topology.name is not TopologyPolicyName.NONE
 
     @property
-    def effective_scope(self) -> Scope:
+    def effective_scope(self) -> TopologyScope:
         """The scope that decides; with topology policy `none` containers are taken one by one."""
-        return self.scope if self.aligned else Scope.CONTAINER
+        return self.topology.scope if self.aligned else TopologyScope.CONTAINER
 
 
 def start(machine: Machine, config: ManagerConfig) -> Managers:
@@ -90,32 +87,27 @@ def start(machine: Machine, config: ManagerConfig) -> Managers:
         gates = FeatureGates.of(config.feature_gates, kubelet_version=config.kubelet_version)
     except FeatureGateError as error:
         raise StartError("gates", str(error), hint=error.hint) from error
-    topology, scope = _topology(machine, config)
+    topology = _topology(machine, config)
     cpu = _cpu(machine, config, gates)
     memory = _memory(machine, config)
     if config.min_shared_cpus is not None:
         min_shared = config.min_shared_cpus
     else:
         min_shared = 1 if cpu is not None and cpu.options.strict_reservation else 0
-    return Managers(machine, gates, topology, scope, cpu, memory, min_shared)
+    return Managers(machine, gates, topology, cpu, memory, min_shared)
 
 
-def _topology(machine: Machine, config: ManagerConfig) -> tuple[TopologyPolicy, Scope]:
+def _topology(machine: Machine, config: ManagerConfig) -> TopologyPolicy:
     try:
-        policy = topology_policy(
-            config.topology_policy, config.topology_options, numa_nodes=machine.numa_mask, distances=machine.distances
+        return validate_topology_options(
+            config.topology_policy,
+            config.topology_scope,
+            config.topology_options,
+            machine.numa_mask,
+            machine.distances,
         )
-    except AgentError as error:
+    except TopologyOptionError as error:
         raise StartError("topology_manager_new", str(error), hint=error.hint) from error
-    if policy.name == "none":
-        return policy, Scope.CONTAINER
-    if config.topology_scope not in tuple(Scope):
-        raise StartError(
-            "topology_manager_new",
-            f"unknown scope: {quote(config.topology_scope)}",
-            hint="set topologyManagerScope to container or pod",
-        )
-    return policy, Scope(config.topology_scope)
 
 
 def _cpu(machine: Machine, config: ManagerConfig, gates: FeatureGates) -> CPUManager | None:
@@ -176,9 +168,7 @@ def _memory(machine: Machine, config: ManagerConfig) -> MemoryManager | None:
         case "Static":
             pass
         case other:
-            raise StartError(
-                stage, f"unknown policy: {quote(other)}", hint="set memoryManagerPolicy to None or Static"
-            )
+            raise StartError(stage, f"unknown policy: {quote(other)}", hint="set memoryManagerPolicy to None or Static")
     node_reserved = config.node_reserved_memory
     if node_reserved is None:
         sums: dict[str, int] = {}
@@ -190,8 +180,3 @@ def _memory(machine: Machine, config: ManagerConfig) -> MemoryManager | None:
         return memory_static.reserve(machine, config.reserved_memory, node_reserved)
     except memory_static.MemoryReservationError as error:
         raise StartError(stage, str(error), hint=error.hint) from error
-
-
-def with_cpu(managers: Managers, cpu: CPUManager | None) -> Managers:
-    """The same node with another CPU manager."""
-    return replace(managers, cpu=cpu)

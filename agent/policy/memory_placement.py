@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from agent.model.numa import NodeMask, node_ids
 from agent.model.state import Blocks, NUMANodeState
-from agent.policy.hints import Hint, best_memory_hint, extend_memory_hint, violates_groups
+from agent.policy.hint_family import Hint
+from agent.policy.memory_affinity import best_memory_hint, breaks_groups, has_free
 from agent.policy.memory_static import MachineState, Request, Reusable, place
 from agent.policy.refusal import AllocationError
 
@@ -33,8 +34,8 @@ def allocate_memory(
         if hint.preferred and not own.preferred:
             raise AllocationError("[memorymanager] failed to find the default preferred hint")
         hint = own
-    if not _satisfies(machine, hint.affinity or 0, request):
-        extended = extend_memory_hint(machine, request, reusable, hint.affinity or 0)
+    if not has_free(machine, request, hint.affinity or 0):
+        extended = best_memory_hint(machine, request, reusable, containing=hint.affinity or 0)
         if extended is None:
             raise AllocationError(
                 "[memorymanager] failed to find NUMA nodes to extend the current topology hint",
@@ -44,16 +45,12 @@ def allocate_memory(
             raise AllocationError("[memorymanager] failed to find the extended preferred hint")
         hint = extended
     nodes = hint.affinity or 0
-    if violates_groups(machine, nodes):
+    if breaks_groups(machine, nodes):
         raise AllocationError(
             "[memorymanager] preferred hint violates NUMA node allocation",
             hint="a NUMA node serves either single-node or one group's multi-node memory, never both",
         )
     return place(machine, request, nodes, reusable)
-
-
-def _satisfies(machine: MachineState, nodes: NodeMask, request: Request) -> bool:
-    return all(_free(machine, nodes, resource) >= size for resource, size in request.items())
 
 
 def _free(machine: MachineState, nodes: NodeMask, resource: str) -> int:

@@ -1,0 +1,198 @@
+"""Reading the configuration: defaults < kubeletConfig < file < drop-ins < flags, each value with its origin.
+
+Unknown keys and wrong types are refused by name, file and line. One frozen object comes out, built once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from agent.config_schema import LATER, Config
+from agent.errors import BadInputError
+
+DEFAULT_PATH = Path("/etc/pinfold/config.yaml")
+MAX_BYTES = 1024 * 1024
+
+# what is read from an existing KubeletConfiguration, so that nothing is entered twice
+KUBELET_KEYS = (
+    "cpuManagerPolicy",
+    "cpuManagerPolicyOptions",
+    "reservedSystemCPUs",
+    "systemReserved",
+    "kubeReserved",
+    "evictionHard",
+    "memoryManagerPolicy",
+    "reservedMemory",
+    "topologyManagerPolicy",
+    "topologyManagerScope",
+    "topologyManagerPolicyOptions",
+    "featureGates",
+)
+
+
+class ConfigError(BadInputError):
+    """The configuration cannot be used."""
+
+    hint = "see docs/configuration.md, or run: pinfold config check"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The configuration and where each value came from: dotted key -> "FILE:LINE", "flag" or "default"."""
+
+    config: Config
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def origin(self, key: str) -> str:
+        """Where this key's value came from; a section's default where nothing set it."""
+        while key:
+            if key in self.origins:
+                return self.origins[key]
+            key = key.rpartition(".")[0]
+        return "default"
+
+
+def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Loaded:
+    """Read the configuration.
+
+    path: the file; None = /etc/pinfold/config.yaml where it exists. Drop-ins are `config.d/*.yaml` beside it, in name order.
+    flags: dotted key -> value, stronger than any file. Raises ConfigError.
+    """
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for file in _files(path):
+        document, lines = read_yaml(file)
+        _refuse_later(document, lines, file)
+        _merge(values, origins, document, lines, file)
+    kubelet = (flags or {}).get("kubeletConfig", values.get("kubeletConfig"))
+    if isinstance(kubelet, str):
+        values, origins = _over_kubelet(Path(kubelet), values, origins)
+    for key, value in (flags or {}).items():
+        _set(values, key.split("."), value)
+        origins[key] = "flag"
+    try:
+        return Loaded(Config.model_validate(values), origins)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, origins)) from error
+
+
+def _files(path: Path | None) -> Iterator[Path]:
+    main = path if path is not None else DEFAULT_PATH
+    if path is not None or main.exists():
+        yield main
+    drop_ins = main.parent / "config.d"
+    if drop_ins.is_dir():
+        yield from sorted(drop_ins.glob("*.yaml"))
+
+
+def read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """One YAML mapping and the line of every key in it (dotted). Raises ConfigError naming file and line."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", hint="check the path and its permissions") from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{path}: larger than {MAX_BYTES} bytes")
+    try:
+        tree = yaml.compose(data, Loader=yaml.SafeLoader)
+        document = yaml.safe_load(data)
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise ConfigError(f"{where}: not YAML: {getattr(error, 'problem', error)}") from error
+    if document is None or tree is None:
+        return {}, {}
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: expected keys and values, found {type(document).__name__}")
+    lines: dict[str, int] = {}
+    _lines(tree, "", lines, path)
+    return document, lines
+
+
+def _lines(node: yaml.Node, prefix: str, lines: dict[str, int], path: Path) -> None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            name = f"{prefix}{key.value}"
+            line = key.start_mark.line + 1
+            if name in lines:
+                raise ConfigError(f"{path}:{line}: {name} is given twice, first in line {lines[name]}")
+            lines[name] = line
+            _lines(value, f"{name}.", lines, path)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            lines[f"{prefix}{index}"] = value.start_mark.line + 1
+            _lines(value, f"{prefix}{index}.", lines, path)
+
+
+def _refuse_later(document: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> None:
+    for key, feature in LATER.items():
+        if key in lines:
+            raise ConfigError(
+                f"{path}:{lines[key]}: {key}: this release does not have {feature} yet",
+                hint=f"remove {key} from the file",
+            )
+    backend = document.get("enforcement")
+    if isinstance(backend, dict) and backend.get("backend") == "cri":
+        raise ConfigError(
+            f"{path}:{lines['enforcement.backend']}: enforcement.backend cri: this release does not have it yet",
+            hint="use cgroup or none",
+        )
+
+
+def _merge(
+    values: dict[str, Any], origins: dict[str, str], document: Mapping[str, Any], lines: Mapping[str, int], path: Path
+) -> None:
+    """Later files win key by key; maps of the kubelet (such as systemReserved) are replaced whole, sections are merged."""
+    for key, value in document.items():
+        if key in Config.model_fields and isinstance(value, dict) and _is_section(str(key)):
+            section = values.setdefault(key, {})
+            if isinstance(section, dict):
+                section.update(value)
+        else:
+            values[key] = value
+    origins.update({key: f"{path}:{line}" for key, line in lines.items()})
+
+
+def _is_section(key: str) -> bool:
+    return key in ("node", "sources", "enforcement", "state", "podResources", "http", "control")
+
+
+def _over_kubelet(path: Path, values: dict[str, Any], origins: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    document, lines = read_yaml(path)
+    if document.get("kind", "KubeletConfiguration") != "KubeletConfiguration":
+        raise ConfigError(f"{path}: kind is {document.get('kind')!r}, expected KubeletConfiguration")
+    below = {key: document[key] for key in KUBELET_KEYS if document.get(key) is not None}
+    known = {key: f"{path}:{line}" for key, line in lines.items() if key.split(".")[0] in below}
+    return {**below, **values}, {**known, **origins}
+
+
+def _set(values: dict[str, Any], key: list[str], value: Any) -> None:
+    for part in key[:-1]:
+        values = values.setdefault(part, {})
+    values[key[-1]] = value
+
+
+def _explain(error: ValidationError, origins: Mapping[str, str]) -> str:
+    """Every fault with its key and line, the first one first."""
+    faults = []
+    for fault in error.errors(include_url=False):
+        key = ".".join(str(part) for part in fault["loc"])
+        where = Loaded(Config(), origins).origin(key)
+        what = "unknown key" if fault["type"] == "extra_forbidden" else fault["msg"]
+        if isinstance(cause := (fault.get("ctx") or {}).get("error"), ValueError):
+            what = str(cause)
+        given = "" if fault["type"] in ("extra_forbidden", "missing") else f" (given: {_shown(fault['input'])})"
+        faults.append(f"{where}: {key}: {what}{given}")
+    return "\n".join(faults)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,159 @@
+"""The configuration file's keys and types (design section 4). Resource-manager keys have KubeletConfiguration's names.
+
+Loading, origins and line numbers are `agent.config`; what the values mean on a machine is `agent.node_config`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from agent.errors import AgentError
+from agent.model.cpuset import CPUSet
+from agent.model.quantity import Quantity
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys and wrong types are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+QuantityText = Annotated[str, Field(max_length=64)]
+
+
+def _quantities(values: dict[str, str]) -> dict[str, str]:
+    for name, text in values.items():
+        try:
+            amount = Quantity.parse(text)
+        except AgentError as error:  # pydantic collects ValueErrors only
+            raise ValueError(f"{name}: {error}") from error
+        if amount.number < 0:
+            raise ValueError(f"{name}: {text!r} is negative")
+    return values
+
+
+class MemoryReservation(Section):
+    """One entry of reservedMemory: what a NUMA node keeps for the system."""
+
+    numaNode: Annotated[int, Field(ge=0, lt=1024)]
+    limits: dict[str, QuantityText]
+
+    _check = field_validator("limits")(_quantities)
+
+
+class NodeSection(Section):
+    """This node. name: as Kubernetes knows it, default the host name. sysRoot, procRoot: for other trees than the host's."""
+
+    name: str = ""
+    sysRoot: str = "/sys"
+    procRoot: str = "/proc"
+    minSharedCPUs: Annotated[int, Field(ge=0)] | None = None
+    maxPods: Annotated[int, Field(ge=1)] = 110
+
+
+class ManifestsSource(Section):
+    """A directory of static-pod manifests. periodSeconds: how often it is looked at."""
+
+    path: str = "/etc/pinfold/manifests"
+    periodSeconds: Annotated[float, Field(gt=0, le=3600)] = 1.0
+
+
+class SourcesSection(Section):
+    """Where pods come from."""
+
+    manifests: ManifestsSource | None = ManifestsSource()
+
+
+class EnforcementSection(Section):
+    """How the kernel is made to obey. cgroupRoot: the mount; parent: the cgroup of pinfold's own containers below it."""
+
+    backend: Literal["none", "cgroup"] = "cgroup"
+    cgroupRoot: str = "/sys/fs/cgroup"
+    parent: str = "pinfold"
+    periodSeconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    podQuota: Literal["kubelet", "strict"] = "kubelet"
+
+
+class StateSection(Section):
+    """Where the state lives."""
+
+    directory: str = "/var/lib/pinfold"
+
+
+class PodResourcesSection(Section):
+    """The PodResources socket. qps 0: no rate limit. shape: which release's answers are given; default by kubeletVersion."""
+
+    socket: str = "/run/pinfold/pod-resources/kubelet.sock"
+    mode: Annotated[str, Field(pattern=r"^0?[0-7]{3}$")] = "0660"
+    group: str = ""
+    qps: Annotated[float, Field(ge=0)] = 100.0
+    burst: Annotated[int, Field(ge=1)] = 10
+    shape: Literal["1.36", "1.37"] | None = None
+
+
+class HTTPSection(Section):
+    """Metrics and health over HTTP, on loopback. port 0: none."""
+
+    address: Literal["127.0.0.1", "::1"] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 9557
+    kubeletMetrics: bool = True
+
+
+class ControlSection(Section):
+    """The socket that carries what changes anything; root's alone."""
+
+    socket: str = "/run/pinfold/control.sock"
+
+
+class Config(Section):
+    """The whole configuration."""
+
+    kubeletConfig: str | None = None
+    kubeletVersion: Literal["1.36", "1.37"] = "1.36"
+    cpuManagerPolicy: str = "none"
+    cpuManagerPolicyOptions: dict[str, str] = {}
+    reservedSystemCPUs: str = ""
+    systemReserved: dict[str, QuantityText] = {}
+    kubeReserved: dict[str, QuantityText] = {}
+    evictionHard: dict[str, str] = {"memory.available": "100Mi"}
+    memoryManagerPolicy: str = "None"
+    reservedMemory: list[MemoryReservation] = []
+    topologyManagerPolicy: str = "none"
+    topologyManagerScope: str = "container"
+    topologyManagerPolicyOptions: dict[str, str] = {}
+    featureGates: dict[str, bool] = {}
+    node: NodeSection = NodeSection()
+    sources: SourcesSection = SourcesSection()
+    enforcement: EnforcementSection = EnforcementSection()
+    state: StateSection = StateSection()
+    podResources: PodResourcesSection = PodResourcesSection()
+    http: HTTPSection = HTTPSection()
+    control: ControlSection = ControlSection()
+
+    _check_reserved = field_validator("systemReserved", "kubeReserved")(_quantities)
+
+    @field_validator("reservedSystemCPUs")
+    @classmethod
+    def _cpu_list(cls, text: str) -> str:
+        try:
+            CPUSet.parse(text)
+        except AgentError as error:
+            raise ValueError(str(error)) from error
+        return text
+
+
+# keys of design section 4 that a later release brings: refused by name, so that nobody believes they work
+LATER = {
+    "reports": "occupancy reports",
+    "resize": "in-place resize",
+    "queues": "queue accounting",
+    "sources.kubelet": "the kubelet as a pod source",
+    "sources.apiserver": "the API server as a pod source",
+    "enforcement.cri": "the CRI backend",
+    "state.kubeletFiles": "writing the kubelet's state files",
+    "podResources.clients": "budgets per client group",
+    "podResources.upstream": "devices of the kubelet's PodResources",
+    "http.tls": "TLS beyond loopback",
+}

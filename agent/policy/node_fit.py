@@ -1,0 +1,63 @@
+"""Does a pod fit what the node has left: the last check of an admission (kubelet lifecycle/predicate.go).
+
+It runs after the topology admission, on allocated resources, so that a pod larger than the node is often refused earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from agent.model.pod import Pod
+from agent.model.quantity import Quantity
+from agent.policy.pod_resources import SizingOptions, pod_requests
+from agent.policy.refusal import Refusal
+
+_ZERO = Quantity(Fraction(0))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCapacity:
+    """capacity: everything the node has; allocatable: what pods may have of it. "pods" is the number of pods."""
+
+    capacity: Mapping[str, Quantity]
+    allocatable: Mapping[str, Quantity]
+
+
+class OutOfResource(Refusal):  # noqa: N818 - the kubelet's word
+    """The node has not enough left of one resource. `reason` is OutOf<resource>, the name as it is."""
+
+    def __init__(self, resource: str, requested: int, used: int, capacity: int) -> None:
+        super().__init__(
+            f"Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}",
+            hint=f"{max(capacity - used, 0)} of {resource} are left; end other pods or ask for less",
+        )
+        self.reason = f"OutOf{resource}"
+
+
+def check_node_fit(node: NodeCapacity, running: Iterable[Pod], pod: Pod) -> None:
+    """Refuse a pod that the node's allocatable amounts no longer hold beside the running ones. Raises OutOfResource.
+
+    cpu is counted in millicores, everything else in whole units. A resource that the node does not know is not judged
+    where the pod asks for none of it.
+    """
+    others = [other for other in running if other.uid != pod.uid]
+    allocatable = node.allocatable
+    if "pods" in allocatable and len(others) + 1 > allocatable["pods"].value():
+        raise OutOfResource("pods", 1, len(others), allocatable["pods"].value())
+    asked = pod_requests(pod, SizingOptions())
+    used: dict[str, int] = {}
+    for other in others:
+        for resource, quantity in pod_requests(other, SizingOptions()).items():
+            used[resource] = used.get(resource, 0) + _amount(resource, quantity)
+    for resource in sorted(asked):
+        requested = _amount(resource, asked[resource])
+        total = _amount(resource, allocatable.get(resource, _ZERO))
+        held = used.get(resource, 0)
+        if requested > 0 and requested + held > total and resource != "ephemeral-storage":
+            raise OutOfResource(resource, requested, held, total)
+
+
+def _amount(resource: str, quantity: Quantity) -> int:
+    return quantity.milli_value() if resource == "cpu" else quantity.value()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.formats.pod_defaults import apply_defaults
 from agent.formats.pods import decode_pod
 from agent.model.machine import Machine
 from agent.model.numa import node_ids
@@ -53,7 +54,8 @@ def _op(node: _Node, op: JSONObject) -> dict[str, Any]:
         return dict(_DOWN) if op["op"] == "admit" else {}
     match op["op"]:
         case "admit":
-            return {**_admit(node, decode_pod(op["pod"])), "state": encode_grants(node.grants)}
+            pod = apply_defaults(decode_pod(op["pod"]), pod_level_resources=node.managers.gates.pod_level_resources)
+            return {**_admit(node, pod), "state": encode_grants(node.grants)}
         case "remove":
             node.grants = remove(node.managers, node.grants, op["uid"])
             node.pods.pop(op["uid"], None)

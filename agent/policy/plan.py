@@ -1,0 +1,307 @@
+"""One look at the node: which pods should be here, which have ended, and the whole next state.
+
+`decide` reads what the sources list and what runs, and returns the next state with what happened, for logs, events and
+metrics. Nothing is released without proof: a pod's grant ends when its source no longer lists it and its containers have
+stopped; a source that cannot be read releases nothing (design section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from agent.model.pod import Container, Pod
+from agent.model.state import Affinity, FirstGrant, Grants, PodPhase, PodRecord, Resize, ResizeState, State
+from agent.policy.admission import Verdict, admit, container_started, remove
+from agent.policy.eligibility import claims
+from agent.policy.managers import Managers
+from agent.policy.node_fit import NodeCapacity, check_node_fit
+from agent.policy.pod_validation import InvalidPodError, require_valid
+from agent.policy.refusal import Refusal
+
+ContainerKey = tuple[str, str]  # pod UID, container name
+INVALID_POD = "InvalidPod"  # what an API server would have refused
+
+
+class Event(StrEnum):
+    """What can happen to a pod in one look."""
+
+    ADMITTED = "admitted"
+    REFUSED = "refused"
+    WAITING = "waiting"  # the pod before it under this name has not ended yet
+    TERMINATING = "terminating"
+    RELEASED = "released"
+    RESIZE_PENDING = "resize-pending"
+    RESIZE_WITHDRAWN = "resize-withdrawn"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One thing that happened to one pod. reason, message, hint: of a refusal, else for people."""
+
+    event: Event
+    pod: Pod
+    reason: str = ""
+    message: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A pod that a source wants here and that was refused; it holds nothing."""
+
+    pod: Pod
+    reason: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is seen from outside.
+
+    pods: what the sources want here, in their order; a pod without a UID gets one of `fresh_uids` (random, one per pod).
+    silent_sources: sources that could not be read: their pods are taken as still wanted. alive: containers with tasks.
+    """
+
+    pods: Sequence[Pod] = ()
+    source: str = "manifests"
+    silent_sources: frozenset[str] = frozenset()
+    alive: frozenset[ContainerKey] = frozenset()
+    fresh_uids: Sequence[str] = ()
+    now_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next state and why. refused: by "namespace/name", everything that is wanted and not here."""
+
+    state: State
+    refused: Mapping[str, Refused] = field(default_factory=dict)
+    decisions: tuple[Decision, ...] = ()
+
+
+def decide(
+    managers: Managers,
+    node: NodeCapacity,
+    state: State,
+    seen: Observation,
+    refused: Mapping[str, Refused],
+    *,
+    retry: bool = False,
+) -> Plan:
+    """The next state. refused: what the last look refused; tried again where something was released since, or with `retry`.
+
+    Unchanged input gives an unchanged state (same generation) and no decisions.
+    """
+    run = _Run(managers, node, state, seen)
+    wanted = run.with_uids()
+    run.follow_known(wanted)
+    run.admit_new(wanted, refused, retry=retry or run.released)
+    changed = run.state != state
+    return Plan(
+        replace(run.state, generation=state.generation + 1) if changed else state, run.refused, tuple(run.decisions)
+    )
+
+
+class _Run:
+    """One call of `decide` in progress."""
+
+    def __init__(self, managers: Managers, node: NodeCapacity, state: State, seen: Observation) -> None:
+        self.managers = managers
+        self.node = node
+        self.state = state
+        self.seen = seen
+        self.released = False
+        self.refused: dict[str, Refused] = {}
+        self.decisions: list[Decision] = []
+
+    def say(self, event: Event, pod: Pod, reason: str = "", message: str = "", hint: str = "") -> None:
+        self.decisions.append(Decision(event, pod, reason, message, hint))
+
+    def with_uids(self) -> list[Pod]:
+        """The wanted pods, each with a UID: its own, the one remembered for its manifest, or a fresh one."""
+        fresh = iter(self.seen.fresh_uids)
+        pods = []
+        for pod in self.seen.pods:
+            uid = pod.uid or self.state.manifest_uids.get(pod.namespaced_name) or next(fresh)
+            pods.append(pod if pod.uid else replace(pod, uid=uid))
+        return pods
+
+    # --- pods that hold something ---
+
+    def follow_known(self, wanted: Sequence[Pod]) -> None:
+        by_uid = {pod.uid: pod for pod in wanted}
+        for uid, record in self.state.pods.items():
+            if record.source in self.seen.silent_sources:
+                continue
+            pod = by_uid.get(uid)
+            if pod is not None and _same_but_resources(record.pod, pod) and record.phase is not PodPhase.TERMINATING:
+                self._follow_resources(record, pod)
+            else:
+                self._end(record)
+
+    def _follow_resources(self, record: PodRecord, pod: Pod) -> None:
+        """An edit of cpu and memory is a wish to resize: kept, while the grant stays as it is."""
+        if _resources(pod) == _resources(record.pod):
+            if record.resize.desired is not None:
+                self._put(replace(record, resize=Resize()))
+                self.say(Event.RESIZE_WITHDRAWN, pod, message="the manifest asks for what is granted again")
+            return
+        if record.resize.desired is not None and _resources(record.resize.desired) == _resources(pod):
+            return
+        message = "resources were edited; the grant stays until the pod is created anew"
+        resize = Resize(ResizeState.PENDING, "", message, pod, self.seen.now_seconds)
+        self._put(replace(record, resize=resize))
+        self.say(Event.RESIZE_PENDING, pod, message=message)
+
+    def _end(self, record: PodRecord) -> None:
+        uid = record.pod.uid
+        if any(alive == uid for alive, _ in self.seen.alive):
+            if record.phase is not PodPhase.TERMINATING:
+                self._put(replace(record, phase=PodPhase.TERMINATING))
+                self.say(Event.TERMINATING, record.pod, message="waits for its containers to stop")
+            return
+        key = record.pod.namespaced_name
+        self.state = replace(
+            self.state,
+            grants=remove(self.managers, self.state.grants, uid),
+            pods={other: kept for other, kept in self.state.pods.items() if other != uid},
+            manifest_uids={name: kept for name, kept in self.state.manifest_uids.items() if name != key},
+        )
+        self.released = True
+        self.say(Event.RELEASED, record.pod)
+
+    def _put(self, record: PodRecord) -> None:
+        self.state = replace(self.state, pods={**self.state.pods, record.pod.uid: record})
+
+    # --- pods that are new ---
+
+    def admit_new(self, wanted: Sequence[Pod], before: Mapping[str, Refused], *, retry: bool) -> None:
+        names = {record.pod.namespaced_name: record for record in self.state.pods.values()}
+        seen_uids: dict[str, str] = {}
+        for pod in wanted:
+            key = pod.namespaced_name
+            twin = seen_uids.setdefault(pod.uid, key)
+            if twin != key:
+                self._refuse(before, Refused(pod, "DuplicateUID", f"pod {key} has the uid of pod {twin}: {pod.uid}"))
+                continue
+            holder = names.get(key)
+            known = self.state.pods.get(pod.uid)
+            if known is not None and known.phase is not PodPhase.TERMINATING and holder is known:
+                continue
+            if holder is not None or known is not None:
+                before_it = holder if holder is not None else known
+                message = f"waits until the pod before it has ended (uid {before_it.pod.uid if before_it else pod.uid})"
+                self._refuse(before, Refused(pod, "Waiting", message), Event.WAITING)
+                continue
+            if key in self.refused:
+                continue
+            last = before.get(key)
+            if last is not None and not retry and _same_wish(last.pod, pod) and last.reason != "Waiting":
+                self.refused[key] = last
+                continue
+            self._try(pod, before)
+            if pod.uid in self.state.pods:
+                names[key] = self.state.pods[pod.uid]
+
+    def _try(self, pod: Pod, before: Mapping[str, Refused]) -> None:
+        verdict = judge(self.managers, self.node, self.state, pod)
+        if not verdict.admitted:
+            self._refuse(before, Refused(pod, verdict.reason, verdict.message, verdict.hint))
+            return
+        record = PodRecord(
+            pod,
+            PodPhase.ADMITTED,
+            self.seen.now_seconds,
+            self.seen.source,
+            first_grant(verdict.grants, pod.uid),
+            affinities={name: Affinity(hint.affinity, hint.preferred) for name, hint in verdict.affinities.items()},
+        )
+        self.state = replace(
+            self.state,
+            grants=verdict.grants,
+            pods={**self.state.pods, pod.uid: record},
+            manifest_uids={**self.state.manifest_uids, pod.namespaced_name: pod.uid},
+        )
+        self.say(Event.ADMITTED, pod)
+
+    def _refuse(self, before: Mapping[str, Refused], refused: Refused, event: Event = Event.REFUSED) -> None:
+        key = refused.pod.namespaced_name
+        self.refused[key] = refused
+        last = before.get(key)
+        if last is None or (last.reason, last.message) != (refused.reason, refused.message):
+            self.say(event, refused.pod, refused.reason, refused.message, refused.hint)
+
+
+def judge(managers: Managers, node: NodeCapacity, state: State, pod: Pod) -> Verdict:
+    """Would this pod be admitted now: the API server's checks, the resource managers, node fit, in this order."""
+    gates = managers.gates
+    try:
+        require_valid(pod, pod_level_resources=gates.pod_level_resources)
+    except InvalidPodError as error:
+        return Verdict(False, state.grants, claims(pod, gates), INVALID_POD, str(error), error.hint)
+    verdict = admit(managers, state.grants, pod)
+    if not verdict.admitted:
+        return verdict
+    try:
+        check_node_fit(node, [record.pod for record in state.pods.values()], pod)
+    except Refusal as refusal:
+        return Verdict(False, state.grants, verdict.claims, refusal.reason, str(refusal), refusal.hint)
+    return verdict
+
+
+def first_grant(grants: Grants, uid: str) -> FirstGrant:
+    """What the pod holds now, as its first-admission set (KEP-5554)."""
+    return FirstGrant(
+        grants.cpu.entries.get(uid, {}),
+        grants.memory.entries.get(uid, {}),
+        grants.cpu.pod_entries.get(uid),
+        grants.memory.pod_entries.get(uid),
+    )
+
+
+def start_container(state: State, uid: str, container: str) -> State:
+    """The state once this container starts: earlier init containers have ended, the pod runs."""
+    record = state.pods[uid]
+    grants = container_started(state.grants, record.pod, container)
+    phase = PodPhase.RUNNING if record.phase is PodPhase.ADMITTED else record.phase
+    if grants == state.grants and phase is record.phase:
+        return state
+    pods = {**state.pods, uid: replace(record, phase=phase)}
+    return replace(state, grants=grants, pods=pods, generation=state.generation + 1)
+
+
+def _resources(pod: Pod) -> object:
+    return [(container.name, container.resources) for container in pod.containers], pod.resources
+
+
+def _bare(container: Container) -> object:
+    return container.name, container.kind
+
+
+def _same_but_resources(one: Pod, other: Pod) -> bool:
+    """Whether two definitions of a pod differ in cpu and memory only (labels and annotations may change on a live pod)."""
+    return (
+        [_bare(c) for c in one.containers] == [_bare(c) for c in other.containers]
+        and (one.namespace, one.name) == (other.namespace, other.name)
+        and (one.resources is None) == (other.resources is None)
+        and _other_resources(one) == _other_resources(other)
+        and one.overhead == other.overhead
+        and one.priority == other.priority
+    )
+
+
+def _other_resources(pod: Pod) -> object:
+    """Every amount that no resize may change: all but cpu and memory (KEP-1287)."""
+    lists = [c.resources for c in pod.containers] + ([pod.resources] if pod.resources is not None else [])
+    return [
+        sorted((name, quantity) for name, quantity in amounts.items() if name not in ("cpu", "memory"))
+        for resources in lists
+        for amounts in (resources.requests, resources.limits)
+    ]
+
+
+def _same_wish(one: Pod, other: Pod) -> bool:
+    return replace(one, uid="") == replace(other, uid="")

@@ -7,7 +7,7 @@ Source: kubelet cm/topologymanager scope_container.go, scope_pod.go, scope_none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -36,8 +36,7 @@ DeviceHints = Mapping[str, ProviderHints]  # container name -> what the device m
 class Verdict:
     """The answer for one pod and the grants after it; a refusal has the grants it was given.
 
-    affinities: container -> the merged hint its resources were allocated under. inexact: some merge ran out of its work
-    budget, so that the answer is safe but may not be the best.
+    affinities: container -> the merged hint its resources were allocated under. merges: every merge on the way.
     """
 
     admitted: bool
@@ -47,7 +46,21 @@ class Verdict:
     message: str = ""
     hint: str = ""
     affinities: Mapping[str, Hint] = field(default_factory=dict)
-    inexact: bool = False
+    merges: tuple[MergeStep, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """False where a merge ran out of its work budget: the answer is safe but may not be the best."""
+        return all(step.merged.exact for step in self.merges)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeStep:
+    """One merge of an admission, for `explain`. container: "" where the whole pod is aligned. providers: what each said."""
+
+    container: str
+    providers: tuple[ProviderHints, ...]
+    merged: Merged
 
 
 @dataclass(slots=True)
@@ -63,7 +76,7 @@ class _Draft:
     cpu_reuse: CPUSet = field(default_factory=CPUSet)
     memory_reuse: Mapping[NodeMask, Mapping[str, int]] = field(default_factory=dict)
     affinities: dict[str, Hint] = field(default_factory=dict)
-    inexact: bool = False
+    merges: list[MergeStep] = field(default_factory=list)
 
 
 def admit(managers: Managers, grants: Grants, pod: Pod, devices: DeviceHints | None = None) -> Verdict:
@@ -84,9 +97,9 @@ def admit(managers: Managers, grants: Grants, pod: Pod, devices: DeviceHints | N
             _admit_containers(managers, draft, pod, asked, devices or {})
         _check_minimum_shared_pool(managers, grants, draft, pod)
     except Refusal as refusal:
-        return Verdict(False, grants, asked, refusal.reason, str(refusal), refusal.hint, inexact=draft.inexact)
+        return Verdict(False, grants, asked, refusal.reason, str(refusal), refusal.hint, merges=tuple(draft.merges))
     return Verdict(
-        True, _commit(grants, pod.uid, draft), asked, affinities=dict(draft.affinities), inexact=draft.inexact
+        True, _commit(grants, pod.uid, draft), asked, affinities=draft.affinities, merges=tuple(draft.merges)
     )
 
 
@@ -119,9 +132,9 @@ def _commit(grants: Grants, uid: str, draft: _Draft) -> Grants:
 # --- hints -----------------------------------------------------------------------------------------------------------
 
 
-def _merge(managers: Managers, draft: _Draft, providers: list[ProviderHints], message: str) -> Hint:
-    merged: Merged = merge(managers.machine.numa_mask, managers.machine.distances, managers.topology, providers)
-    draft.inexact = draft.inexact or not merged.exact
+def _merge(managers: Managers, draft: _Draft, container: str, providers: Sequence[ProviderHints], message: str) -> Hint:
+    merged = merge(managers.machine.numa_mask, managers.machine.distances, managers.topology, providers)
+    draft.merges.append(MergeStep(container, tuple(providers), merged))
     if not merged.admit:
         raise TopologyAffinityError(message)
     return merged.best
@@ -160,7 +173,7 @@ def _admit_containers(managers: Managers, draft: _Draft, pod: Pod, asked: Claims
                 _cpu_provider(managers, draft, asked.cpus.get(container.name, 0)),
                 _memory_provider(managers, draft, asked.memory.get(container.name)),
             ]
-            affinity = _merge(managers, draft, providers, message)
+            affinity = _merge(managers, draft, container.name, providers, message)
             draft.affinities[container.name] = affinity
         _allocate(managers, draft, pod, container, asked, affinity, devices)
 
@@ -170,7 +183,7 @@ def _admit_pod(managers: Managers, draft: _Draft, pod: Pod, asked: Claims, devic
     total = cpu_static.pod_exclusive_cpus([(c.kind, asked.cpus.get(c.name, 0)) for c in pod.containers])
     request = memory_static.pod_request(pod) if asked.memory else None
     providers = [*devices.values(), _cpu_provider(managers, draft, total), _memory_provider(managers, draft, request)]
-    affinity = _merge(managers, draft, providers, _NO_LOCALITY)
+    affinity = _merge(managers, draft, "", providers, _NO_LOCALITY)
     for container in pod.containers:
         draft.affinities[container.name] = affinity
         _allocate(managers, draft, pod, container, asked, affinity, devices)
@@ -226,6 +239,7 @@ def _admit_pod_level(managers: Managers, draft: _Draft, pod: Pod, asked: Claims,
     affinity = _merge(
         managers,
         draft,
+        "",
         providers,
         "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
     )

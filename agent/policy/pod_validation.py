@@ -109,9 +109,8 @@ def _container_resource_name(name: str) -> str:
     if "/" not in name:
         known = name in _OVERCOMMITTABLE or is_hugepages(name)
         return "" if known else "must be a standard resource for containers"
-    prefix = name.partition("/")[0]
-    native = prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io")
-    return "doesn't follow extended resource name standard" if not native and name.startswith("requests.") else ""
+    extended = "kubernetes.io/" not in name
+    return "doesn't follow extended resource name standard" if extended and name.startswith("requests.") else ""
 
 
 def _pod_resource_name(name: str) -> str:

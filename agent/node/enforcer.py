@@ -1,0 +1,127 @@
+"""Makes the kernel obey: looks at the cgroups, notices drift, applies planned writes and measures how well that went.
+
+What to write is decided in `agent.policy.pins`; this edge writes in the order given and never remembers instead of looking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Protocol
+
+from agent.errors import AgentError
+from agent.node.cgroup import Hierarchy
+from agent.node.cgroup_errors import CgroupError, CgroupGoneError
+from agent.policy.cgroup_names import CgroupKey
+from agent.policy.cgroup_settings import Observed, Settings
+from agent.policy.isolation import Drift, Gap, drift, isolation_gap
+from agent.policy.pins import Pin, PinPlan
+
+Find = Callable[[], Mapping[CgroupKey, PurePosixPath]]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """groups: what every cgroup says now. drift: what somebody else changed since we wrote it.
+
+    unreadable: cgroups that are there and could not be read, with the reason.
+    """
+
+    groups: Mapping[CgroupKey, Observed] = field(default_factory=dict)
+    drift: tuple[Drift, ...] = ()
+    unreadable: Mapping[CgroupKey, AgentError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """written: how many writes are in effect. gone: cgroups that had ended meanwhile. failed: the others, with the reason.
+
+    seconds: from the first write to the last. gap: the isolation gap of this change.
+    """
+
+    written: int = 0
+    gone: tuple[CgroupKey, ...] = ()
+    failed: Mapping[CgroupKey, CgroupError] = field(default_factory=dict)
+    seconds: float = 0.0
+    gap: Gap = field(default_factory=Gap)
+
+
+class Enforcer(Protocol):
+    """A backend of `enforcement.backend`. Neither method raises for a single cgroup: that is in the answer."""
+
+    @property
+    def name(self) -> str: ...
+
+    def observe(self) -> Observation:
+        """Look at every cgroup that containers run in. Raises CgroupError where the hierarchy itself cannot be read."""
+
+    def apply(self, plan: PinPlan) -> Applied:
+        """Write what the plan says, in its order; a failed write does not stop the rest."""
+
+
+class ObserveOnly:
+    """Backend `none`: nothing is looked at, nothing is written."""
+
+    name = "none"
+
+    def observe(self) -> Observation:
+        return Observation()
+
+    def apply(self, plan: PinPlan) -> Applied:
+        return Applied()
+
+
+class CgroupEnforcer:
+    """Backend `cgroup`. find: the groups to hold, looked up anew for every observation. clock: seconds, monotonic."""
+
+    name = "cgroup"
+
+    def __init__(self, hierarchy: Hierarchy, find: Find, clock: Callable[[], float]) -> None:
+        self._hierarchy = hierarchy
+        self._find = find
+        self._clock = clock
+        self._groups: Mapping[CgroupKey, PurePosixPath] = {}
+        self._written: dict[CgroupKey, Settings] = {}
+
+    def observe(self) -> Observation:
+        groups = self._find()
+        # A restarted container has another group under the same key: what was written went to the one before.
+        self._written = {key: told for key, told in self._written.items() if groups.get(key) == self._groups.get(key)}
+        self._groups = groups
+        seen: dict[CgroupKey, Observed] = {}
+        unreadable: dict[CgroupKey, AgentError] = {}
+        for key, group in groups.items():
+            try:
+                seen[key] = self._hierarchy.observe(group)
+            except CgroupGoneError:
+                continue
+            except AgentError as error:
+                unreadable[key] = error
+        return Observation(seen, drift(self._written, seen), unreadable)
+
+    def apply(self, plan: PinPlan) -> Applied:
+        started = last = self._clock()
+        timeline: list[tuple[Pin, float | None]] = []
+        gone: dict[CgroupKey, None] = {}
+        failed: dict[CgroupKey, CgroupError] = {}
+        for pin in plan.pins:
+            group = self._groups.get(pin.key)
+            try:
+                if group is not None:
+                    self._hierarchy.write(group, pin.settings)
+            except CgroupGoneError:
+                group = None
+            except CgroupError as error:
+                failed[pin.key] = error
+                timeline.append((pin, None))
+                continue
+            if group is None:
+                gone[pin.key] = None
+                continue
+            last = self._clock()
+            timeline.append((pin, last))
+            # Only to tell drift from a change of intent; what is right is decided from the kernel's files alone.
+            self._written[pin.key] = self._written.get(pin.key, Settings()).overlaid(pin.settings)
+        written = sum(time is not None for _, time in timeline)
+        return Applied(written, tuple(gone), failed, last - started, isolation_gap(plan.exclusive, timeline, started))

@@ -1,0 +1,100 @@
+"""The cgroups of `pinfold exec`: <parent>/<pod UID>/<container>, made with the grant in force before any process is inside.
+
+A container of a manifest pod runs as long as its cgroup holds tasks, whether the agent does or not. Names are checked before
+they become part of a path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from agent.node.cgroup import Hierarchy
+from agent.node.cgroup_errors import CgroupBusyError, CgroupGoneError
+from agent.policy.cgroup_names import (
+    CgroupKey,
+    CgroupNameError,
+    ContainerCgroup,
+    PodCgroup,
+    checked_container_name,
+    checked_uid,
+    exec_cgroup,
+)
+from agent.policy.cgroup_settings import Settings
+
+PARENT = PurePosixPath("pinfold")
+
+
+class ExecCgroups:
+    """parent: the group under which pods get theirs, relative to the hierarchy; the agent's own, nobody else's."""
+
+    def __init__(self, hierarchy: Hierarchy, parent: PurePosixPath = PARENT) -> None:
+        self._hierarchy = hierarchy
+        self._parent = parent
+
+    def open(self) -> None:
+        """Make the parent, or bring it up to what its own parent has now: at start and after hotplug. Raises CgroupError."""
+        self._hierarchy.create(self._parent)
+        self._hierarchy.inherit(self._parent)
+
+    def prepare(self, key: ContainerCgroup, pod: Settings, container: Settings) -> tuple[Path, ...]:
+        """The directories whose cgroup.procs a process of the container must be written to, the grant in force already.
+
+        pod, container: what the two groups shall say (`agent.policy.cgroup_intents`). Raises CgroupError, CgroupNameError.
+        """
+        group = self.group(key)
+        self._hierarchy.create(group.parent)
+        if pod:
+            self._hierarchy.write(group.parent, pod)
+        self._hierarchy.create(group)
+        if container:
+            self._hierarchy.write(group, container)
+        return self._hierarchy.directories(group)
+
+    def group(self, key: ContainerCgroup) -> PurePosixPath:
+        """The container's group. Raises CgroupNameError for a UID or name that cannot be part of a path."""
+        return exec_cgroup(self._parent, key.pod, key.container)
+
+    def processes(self, key: ContainerCgroup) -> tuple[int, ...]:
+        """The processes of the container, ascending; none where it has no group."""
+        try:
+            return self._hierarchy.processes(self.group(key))
+        except CgroupGoneError:
+            return ()
+
+    def alive(self, key: ContainerCgroup) -> bool:
+        """Whether the container runs."""
+        return bool(self.processes(key))
+
+    def find(self) -> Mapping[CgroupKey, PurePosixPath]:
+        """Every group there is, also of pods that nobody knows any more. Directories with other names are not ours."""
+        found: dict[CgroupKey, PurePosixPath] = {}
+        for uid in self._names(self._parent):
+            with contextlib.suppress(CgroupNameError):
+                pod = exec_cgroup(self._parent, checked_uid(uid))
+                found[PodCgroup(uid)] = pod
+                for name in self._names(pod):
+                    with contextlib.suppress(CgroupNameError):
+                        found[ContainerCgroup(uid, checked_container_name(name))] = pod / name
+        return found
+
+    def running(self, uid: str) -> tuple[str, ...]:
+        """The containers of a pod that hold tasks, by name."""
+        names = self._names(exec_cgroup(self._parent, uid))
+        return tuple(name for name in names if self.processes(ContainerCgroup(uid, name)))
+
+    def remove(self, key: ContainerCgroup | PodCgroup) -> bool:
+        """Remove the group with what is below it, if no task is inside; says whether it is gone."""
+        group = self.group(key) if isinstance(key, ContainerCgroup) else exec_cgroup(self._parent, key.pod)
+        try:
+            self._hierarchy.remove(group)
+        except CgroupBusyError:
+            return False
+        return True
+
+    def _names(self, group: PurePosixPath) -> list[str]:
+        try:
+            return self._hierarchy.children(group)
+        except CgroupGoneError:
+            return []

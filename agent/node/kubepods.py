@@ -1,0 +1,62 @@
+"""Finds the cgroups that a kubelet and its runtime made, by the names of both drivers, containerd and CRI-O.
+
+A cgroup's name says a pod's UID and a container's id; which container has that id the runtime or the pod's status says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from agent.model.pod import QOSClass
+from agent.node.cgroup import Hierarchy
+from agent.node.cgroup_errors import CgroupGoneError
+from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, Driver, PodCgroup, QOSCgroup, parse_cgroup, qos_cgroup
+
+
+def detect_driver(hierarchy: Hierarchy, cgroup_root: str = "/") -> Driver | None:
+    """The driver whose kubepods cgroup exists; None where no kubelet has made one."""
+    for driver in Driver:
+        if hierarchy.exists(qos_cgroup(driver, QOSClass.GUARANTEED, cgroup_root)):
+            return driver
+    return None
+
+
+def find_kubepods(
+    hierarchy: Hierarchy, driver: Driver, ids: Mapping[str, ContainerCgroup], cgroup_root: str = "/"
+) -> Mapping[CgroupKey, PurePosixPath]:
+    """Every QoS and pod cgroup, and the container cgroups whose id is in `ids` (id -> container).
+
+    A container that restarts has a new id and the same key (BL-30). Containers of unknown ids are left out: the pause
+    container, and ones that the runtime has not told of yet. Raises CgroupError where the hierarchy cannot be read.
+    """
+    found: dict[CgroupKey, PurePosixPath] = {}
+    for qos in (QOSClass.GUARANTEED, QOSClass.BURSTABLE, QOSClass.BEST_EFFORT):
+        parent = qos_cgroup(driver, qos, cgroup_root)
+        if qos is not QOSClass.GUARANTEED and hierarchy.exists(parent):
+            found[QOSCgroup(qos)] = parent
+        for name in _names(hierarchy, parent):
+            pod = parse_cgroup(parent / name)
+            if pod is None or not pod.uid or pod.qos is not qos:
+                continue
+            found[PodCgroup(pod.uid)] = parent / name
+            found.update(_containers(hierarchy, parent / name, ids))
+    return found
+
+
+def _containers(
+    hierarchy: Hierarchy, pod: PurePosixPath, ids: Mapping[str, ContainerCgroup]
+) -> dict[CgroupKey, PurePosixPath]:
+    found: dict[CgroupKey, PurePosixPath] = {}
+    for name in _names(hierarchy, pod):
+        parsed = parse_cgroup(pod / name)
+        if parsed is not None and parsed.container_id in ids:
+            found[ids[parsed.container_id]] = pod / name
+    return found
+
+
+def _names(hierarchy: Hierarchy, group: PurePosixPath) -> list[str]:
+    try:
+        return hierarchy.children(group)
+    except CgroupGoneError:
+        return []  # a pod that went away between two looks

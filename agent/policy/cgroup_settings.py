@@ -1,0 +1,81 @@
+"""What a cgroup can be told and what it says: values, and the kubelet's conversions from CPUs to shares, weight and quota.
+
+Source: kubelet cm/helpers_linux.go (MilliCPUToShares, MilliCPUToQuota); runc's conversion to the weight of cgroup v2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+
+from agent.model.cpuset import CPUSet
+from agent.model.numa import NodeMask
+
+NO_LIMIT = -1  # a quota or memory bound that is not there: -1 in v1 files, "max" in v2 files
+
+CFS_PERIOD_US = 100_000
+MIN_QUOTA_US = 1_000  # the kernel refuses less
+MIN_SHARES, MAX_SHARES = 2, 262_144
+
+
+def shares_of(cpu_millis: int) -> int:
+    """`cpu.shares` of a CPU request in thousandths of a CPU; the smallest possible for none."""
+    return min(max(cpu_millis * 1024 // 1000, MIN_SHARES), MAX_SHARES)
+
+
+def weight_of(shares: int) -> int:
+    """`cpu.weight` (v2, 1 to 10000) of a `cpu.shares` value."""
+    return 1 + (shares - MIN_SHARES) * 9999 // (MAX_SHARES - MIN_SHARES)
+
+
+def quota_of(cpu_millis: int) -> int:
+    """CFS quota in microseconds per CFS_PERIOD_US of a CPU limit in thousandths; never below what the kernel takes."""
+    return max(cpu_millis * CFS_PERIOD_US // 1000, MIN_QUOTA_US)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a cgroup shall be told. None: leave that alone. An empty set of CPUs or nodes is never written.
+
+    cpus: cpuset.cpus. mems: cpuset.mems. quota_us: microseconds per CFS_PERIOD_US, or NO_LIMIT. shares: cpu.shares, converted
+    to cpu.weight on v2. memory_bytes: memory.max / memory.limit_in_bytes, or NO_LIMIT.
+    """
+
+    cpus: CPUSet | None = None
+    mems: NodeMask | None = None
+    quota_us: int | None = None
+    shares: int | None = None
+    memory_bytes: int | None = None
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, one.name) is not None for one in fields(self))
+
+    def overlaid(self, later: Settings) -> Settings:
+        """These settings after `later` was written too."""
+        told = {one.name: getattr(later, one.name) for one in fields(later)}
+        return replace(self, **{name: value for name, value in told.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a cgroup says of itself. None: the file is not there (controller absent, or the root cgroup).
+
+    cpus, mems: as configured; empty on v2 where the parent's are inherited. effective: the CPUs its tasks really may use.
+    quota_us: as if the period were CFS_PERIOD_US. shares on v1, weight on v2.
+    """
+
+    cpus: CPUSet = field(default_factory=CPUSet)
+    effective: CPUSet = field(default_factory=CPUSet)
+    mems: NodeMask = 0
+    quota_us: int | None = None
+    shares: int | None = None
+    weight: int | None = None
+    memory_bytes: int | None = None
+
+
+def shares_differ(seen: Observed, shares: int | None) -> bool:
+    """Whether the cgroup says something else than these shares; None and an absent file never do."""
+    if shares is None:
+        return False
+    if seen.shares is not None:
+        return seen.shares != shares
+    return seen.weight is not None and seen.weight != weight_of(shares)

@@ -1,0 +1,134 @@
+"""The ordered cgroup writes that make what the kernel reports agree with what was granted.
+
+Order (design section 7): shared sets shrink first, then exclusive sets are given, shared sets widen last. Inside a step
+children shrink before their parents and parents grow before their children, because cgroup v1 refuses a child that is wider than
+its parent (cpusets and quotas alike) and v2 would silently not make it effective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from agent.model.cpuset import CPUSet
+from agent.model.pod import Pod
+from agent.model.state import Grants
+from agent.policy.cgroup_intents import Intent, Rules, exclusive_cpus, intent
+from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, QOSCgroup
+from agent.policy.cgroup_settings import NO_LIMIT, Observed, Settings, shares_differ
+
+
+class Step(IntEnum):
+    """When inside one change a write happens."""
+
+    SHRINK = 1
+    GRANT = 2
+    WIDEN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One write: tell the cgroup `key` these settings.
+
+    own: the CPUs of the cgroup that nobody else may use. held: the CPUs its tasks could use before this write; with
+    settings.cpus this gives what the write takes from it.
+    """
+
+    key: CgroupKey
+    step: Step
+    settings: Settings
+    own: CPUSet = field(default_factory=CPUSet)
+    held: CPUSet = field(default_factory=CPUSet)
+
+    @property
+    def shed(self) -> CPUSet:
+        """The CPUs that tasks of this cgroup leave with this write."""
+        return self.held - self.settings.cpus if self.settings.cpus is not None else CPUSet()
+
+
+@dataclass(frozen=True, slots=True)
+class PinPlan:
+    """pins: in the order in which to write. exclusive: every CPU that is not for everybody.
+
+    starved: cgroups that should run in the shared pool while it is empty; they are left as they are and must be reported.
+    """
+
+    pins: tuple[Pin, ...] = ()
+    exclusive: CPUSet = field(default_factory=CPUSet)
+    starved: tuple[CgroupKey, ...] = ()
+
+
+def pins(grants: Grants, pods: Mapping[str, Pod], observed: Mapping[CgroupKey, Observed], rules: Rules) -> PinPlan:
+    """What to write so that every observed cgroup says what it shall; empty where it does already.
+
+    observed: as the kernel reports it now, never what was written last. A set counts as right when it is configured *and*
+    effective.
+    """
+    exclusive = exclusive_cpus(grants.cpu)
+    planned: list[Pin] = []
+    starved: list[CgroupKey] = []
+    for key, seen in observed.items():
+        wanted = intent(key, grants, pods, rules)
+        if wanted.settings.cpus is None and exclusive:
+            starved.append(key)
+        planned += _writes(key, seen, wanted)
+    return PinPlan(tuple(sorted(planned, key=_order)), exclusive, tuple(sorted(starved, key=str)))
+
+
+def _writes(key: CgroupKey, seen: Observed, wanted: Intent) -> list[Pin]:
+    """The writes that one cgroup needs, at most one for every step."""
+    sets = dict(_cpu_steps(seen, wanted))
+    tightened, rest = _other_settings(seen, wanted.settings)
+    held = seen.effective
+    writes: list[Pin] = []
+    for step, others in ((Step.SHRINK, tightened), (Step.GRANT, rest), (Step.WIDEN, Settings())):
+        cpus = sets.get(step)
+        settings = Settings(cpus, others.mems, others.quota_us, others.shares, others.memory_bytes)
+        if settings:
+            writes.append(Pin(key, step, settings, wanted.own, held))
+            held = cpus if cpus is not None else held
+    return writes
+
+
+def _cpu_steps(seen: Observed, wanted: Intent) -> list[tuple[Step, CPUSet]]:
+    """The CPU sets to write one after the other: what stays, plus what is its own, then everything.
+
+    A shared set of which nothing stays moves at once, because it cannot be empty in between; an exclusive one waits.
+    """
+    final = wanted.settings.cpus
+    if final is None or (seen.cpus == final and seen.effective == final):
+        return []
+    stays = seen.effective & final
+    first = stays or (CPUSet() if wanted.own else final)
+    last, steps = seen.cpus, []
+    for step, cpus in (
+        (Step.SHRINK, first),
+        (Step.GRANT, first | wanted.own if wanted.own else CPUSet()),
+        (Step.WIDEN, final),
+    ):
+        if cpus and cpus != last:
+            steps.append((step, cpus))
+            last = cpus
+    # Configured as wanted, yet not in effect (the parent was narrower): say it again, now that the parents were mended.
+    return steps or [(Step.GRANT if wanted.own else Step.WIDEN, final)]
+
+
+def _other_settings(seen: Observed, wanted: Settings) -> tuple[Settings, Settings]:
+    """The differing settings beside the CPUs: those that must come first, those that come with the grant."""
+    quota = wanted.quota_us if seen.quota_us not in (None, wanted.quota_us) else None
+    tighter = quota is not None and quota != NO_LIMIT and (seen.quota_us == NO_LIMIT or quota < (seen.quota_us or 0))
+    rest = Settings(
+        mems=wanted.mems if seen.mems != wanted.mems else None,
+        quota_us=None if tighter else quota,
+        shares=wanted.shares if shares_differ(seen, wanted.shares) else None,
+        memory_bytes=wanted.memory_bytes if seen.memory_bytes not in (None, wanted.memory_bytes) else None,
+    )
+    return Settings(quota_us=quota if tighter else None), rest
+
+
+def _order(pin: Pin) -> tuple[int, bool, int, str]:
+    depth = 0 if isinstance(pin.key, QOSCgroup) else 2 if isinstance(pin.key, ContainerCgroup) else 1
+    if pin.step is Step.SHRINK:
+        return pin.step, bool(pin.own), -depth, str(pin.key)
+    return pin.step, not pin.own, depth, str(pin.key)

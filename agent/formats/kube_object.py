@@ -18,7 +18,7 @@ _KINDS = (
     (int, "an integer"),
     (float, "a number"),
     (list, "a list"),
-    (Mapping, "an object"),
+    (dict, "an object"),
 )
 
 
@@ -104,7 +104,7 @@ class KubeField:
     def _object(self) -> Mapping[str, object]:
         if self.value is None:
             return {}
-        if not isinstance(self.value, Mapping):
+        if not isinstance(self.value, dict):
             raise self._wrong_type("an object")
         return self.value
 

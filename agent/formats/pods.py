@@ -142,6 +142,8 @@ def decode_resources(field: KubeField) -> ResourceList:
 
 
 def _status(status: KubeField) -> PodStatus:
+    if not status.present:
+        return PodStatus()
     return PodStatus(
         phase=status.get("phase").text(MAX_TEXT),
         qos_class=status.get("qosClass").text(MAX_TEXT),

@@ -1,0 +1,92 @@
+"""PodResources answers as message bytes, made once per change of the node and sent as they are.
+
+Our order, where upstream's is random: ids ascending, memory entries by type, then nodes, then size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from agent.model.cpuset import bits
+from agent.model.pod import ContainerKind
+from agent.model.podresources import ContainerView, PodResourcesView, PodView
+from agent.model.state import Blocks, MemoryBlock
+from agent.proto import podresources_v1_pb2 as v1
+from agent.proto import podresources_v1alpha1_pb2 as v1alpha1
+
+_CACHED_PODS = 4096  # a change touches one pod or a few; the others are not serialised again
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Every answer that the services can give, serialised.
+
+    get: (namespace, name) -> answer; of two pods with one name the later one's, as in the kubelet.
+    """
+
+    list: bytes = b""
+    list_v1alpha1: bytes = b""
+    allocatable: bytes = b""
+    get: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
+
+
+def encode_answers(view: PodResourcesView) -> Answers:
+    """The answers that describe `view`."""
+    # The answers of List and Get both hold PodResources as field 1, so List is all of Get's answers in a row.
+    chunks = [(pod.namespace, pod.name, encode_get(pod)) for pod in view.pods]
+    return Answers(
+        list=b"".join(chunk for _, _, chunk in chunks),
+        list_v1alpha1=b"".join(map(_list_element_v1alpha1, view.pods)),
+        allocatable=encode_allocatable(view),
+        get={(namespace, name): chunk for namespace, name, chunk in chunks},
+    )
+
+
+@lru_cache(maxsize=_CACHED_PODS)
+def encode_get(pod: PodView) -> bytes:
+    """A v1 GetPodResourcesResponse; also one element of a ListPodResourcesResponse."""
+    message = v1.PodResources(
+        name=pod.name,
+        namespace=pod.namespace,
+        containers=[_container(container) for container in pod.containers],
+        cpu_ids=pod.cpus,
+        memory=_memory(pod.memory),
+    )
+    return v1.GetPodResourcesResponse(pod_resources=message).SerializeToString()
+
+
+def encode_allocatable(view: PodResourcesView) -> bytes:
+    """A v1 AllocatableResourcesResponse."""
+    message = v1.AllocatableResourcesResponse(cpu_ids=view.allocatable_cpus, memory=_memory(view.allocatable_memory))
+    return message.SerializeToString()
+
+
+@lru_cache(maxsize=_CACHED_PODS)
+def _list_element_v1alpha1(pod: PodView) -> bytes:
+    """One pod of a v1alpha1 List: app containers only, and of them the names (this version knows devices alone)."""
+    names = [container.name for container in pod.containers if container.kind is ContainerKind.APP]
+    message = v1alpha1.PodResources(
+        name=pod.name, namespace=pod.namespace, containers=[v1alpha1.ContainerResources(name=name) for name in names]
+    )
+    return v1alpha1.ListPodResourcesResponse(pod_resources=[message]).SerializeToString()
+
+
+def _container(container: ContainerView) -> v1.ContainerResources:
+    return v1.ContainerResources(name=container.name, cpu_ids=container.cpus, memory=_memory(container.memory))
+
+
+def _memory(blocks: Blocks) -> list[v1.ContainerMemory]:
+    return [
+        v1.ContainerMemory(
+            memory_type=block.type,
+            size=block.size,
+            topology=v1.TopologyInfo(nodes=[v1.NUMANode(ID=node) for node in bits(block.nodes)]),
+        )
+        for block in sorted(blocks, key=_order)
+    ]
+
+
+def _order(block: MemoryBlock) -> tuple[str, tuple[int, ...], int]:
+    return block.type, tuple(bits(block.nodes)), block.size

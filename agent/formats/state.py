@@ -193,6 +193,7 @@ def _encode_record(uid: str, record: PodRecord) -> dict[str, Any]:
         "phase": record.phase,
         "admitted_seconds": record.admitted_seconds,
         "source": record.source,
+        "fingerprint": record.fingerprint,
         "pod": encode_pod(record.pod),
         "first": {
             "cpus": encode_sets(first.cpus),
@@ -282,6 +283,7 @@ def _decode_record(fields: Fields, *, strict: bool) -> PodRecord:
         phase=_member(PodPhase, fields, "phase"),
         admitted_seconds=fields.seconds("admitted_seconds"),
         source=fields.text("source"),
+        fingerprint=fields.text("fingerprint"),
         first=fields.value("first", _decode_first),
         resize=fields.maybe("resize", _decode_resize) or Resize(),
         affinities=fields.mapping("affinities", _decode_affinity) if fields.has("affinities") else {},

@@ -192,7 +192,8 @@ class PodRecord:
     """One pod that holds a place on this node.
 
     pod: as admitted, that is with its allocated resources. admitted_seconds: Unix time of the first admission.
-    source: the name of the source that must say when the pod is gone. affinities: container name -> stored hint; the empty
+    source: the name of the source that must say when the pod is gone. fingerprint: of its manifest apart from cpu and memory,
+    "" for other sources. affinities: container name -> stored hint; the empty
     name is the pod's own (scope pod). unplaced: it runs in the shared pool although it asked for more (design section 6).
     degraded: it holds less than it was granted.
     """
@@ -201,6 +202,7 @@ class PodRecord:
     phase: PodPhase = PodPhase.ADMITTED
     admitted_seconds: float = 0.0
     source: str = ""
+    fingerprint: str = ""
     first: FirstGrant = field(default_factory=FirstGrant)
     resize: Resize = field(default_factory=Resize)
     affinities: Mapping[str, Affinity] = field(default_factory=dict)

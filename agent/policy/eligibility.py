@@ -29,9 +29,9 @@ class Claims:
     pod_memory: Mapping[str, int] | None = None
 
 
-def has_pod_level_resources(pod: Pod, gates: FeatureGates) -> bool:
-    """Whether any supported resource is requested or limited at pod level (and the gate is on)."""
-    if not gates.pod_level_resources or pod.resources is None:
+def has_pod_level_resources(pod: Pod) -> bool:
+    """Whether any supported resource is requested or limited at pod level, whatever the gates say."""
+    if pod.resources is None:
         return False
     names = {*pod.resources.requests, *pod.resources.limits}
     return any(name == "cpu" or is_memory(name) for name in names)
@@ -44,7 +44,7 @@ def claims(pod: Pod, gates: FeatureGates) -> Claims:
     memory requests are set and equal to their limits hold something for themselves.
     """
     qos = pod_qos(pod, pod_level_resources=gates.pod_level_resources)
-    pod_level = has_pod_level_resources(pod, gates)
+    pod_level = has_pod_level_resources(pod)
     if qos is not QOSClass.GUARANTEED or (pod_level and not gates.pod_level_resource_managers):
         return Claims(qos, {}, {})
     eligible = [c for c in pod.containers if not pod_level or container_equivalent_guaranteed(c)]

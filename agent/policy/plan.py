@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from agent.model.pod import Container, Pod
+from agent.model.pod import Pod
 from agent.model.state import Affinity, FirstGrant, Grants, PodPhase, PodRecord, Resize, ResizeState, State
 from agent.policy.admission import Verdict, admit, container_started, remove
 from agent.policy.eligibility import claims
@@ -58,15 +58,24 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """A pod that a source wants here. fingerprint: of its manifest apart from cpu and memory, "" for other sources."""
+
+    pod: Pod
+    source: str = "manifests"
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """What is seen from outside.
 
-    pods: what the sources want here, in their order; a pod without a UID gets one of `fresh_uids` (random, one per pod).
-    silent_sources: sources that could not be read: their pods are taken as still wanted. alive: containers with tasks.
+    wanted: what the sources want here, in their order; a pod without a UID gets one of `fresh_uids` (random, one per pod).
+    silent_sources: sources that could not be read: their pods are taken as still wanted. alive: containers with tasks; those
+    of pods in `ending` suffice. now_seconds: Unix time.
     """
 
-    pods: Sequence[Pod] = ()
-    source: str = "manifests"
+    wanted: Sequence[Wanted] = ()
     silent_sources: frozenset[str] = frozenset()
     alive: frozenset[ContainerKey] = frozenset()
     fresh_uids: Sequence[str] = ()
@@ -80,6 +89,32 @@ class Plan:
     state: State
     refused: Mapping[str, Refused] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
+
+
+def ending(state: State, wanted: Sequence[Wanted], silent_sources: frozenset[str] = frozenset()) -> frozenset[str]:
+    """UIDs of the pods that nobody wants any more, or not like this: they go once their containers have stopped."""
+    by_uid = {each.pod.uid: each for each in with_uids(state, wanted)}
+    return frozenset(
+        uid
+        for uid, record in state.pods.items()
+        if record.source not in silent_sources and not _goes_on(record, by_uid.get(uid))
+    )
+
+
+def with_uids(state: State, wanted: Sequence[Wanted], fresh_uids: Sequence[str] = ()) -> list[Wanted]:
+    """The wanted pods, each with a UID: its own, the one remembered for its manifest, or a fresh one ("" where none is left)."""
+    fresh = iter(fresh_uids)
+    result = []
+    for each in wanted:
+        if not each.pod.uid:
+            uid = state.manifest_uids.get(each.pod.namespaced_name) or next(fresh, "")
+            each = replace(each, pod=replace(each.pod, uid=uid))
+        result.append(each)
+    return result
+
+
+def _goes_on(record: PodRecord, wanted: Wanted | None) -> bool:
+    return wanted is not None and record.phase is not PodPhase.TERMINATING and record.fingerprint == wanted.fingerprint
 
 
 def decide(
@@ -96,7 +131,7 @@ def decide(
     Unchanged input gives an unchanged state (same generation) and no decisions.
     """
     run = _Run(managers, node, state, seen)
-    wanted = run.with_uids()
+    wanted = with_uids(state, seen.wanted, seen.fresh_uids)
     run.follow_known(wanted)
     run.admit_new(wanted, refused, retry=retry or run.released)
     changed = run.state != state
@@ -120,25 +155,16 @@ class _Run:
     def say(self, event: Event, pod: Pod, reason: str = "", message: str = "", hint: str = "") -> None:
         self.decisions.append(Decision(event, pod, reason, message, hint))
 
-    def with_uids(self) -> list[Pod]:
-        """The wanted pods, each with a UID: its own, the one remembered for its manifest, or a fresh one."""
-        fresh = iter(self.seen.fresh_uids)
-        pods = []
-        for pod in self.seen.pods:
-            uid = pod.uid or self.state.manifest_uids.get(pod.namespaced_name) or next(fresh)
-            pods.append(pod if pod.uid else replace(pod, uid=uid))
-        return pods
-
     # --- pods that hold something ---
 
-    def follow_known(self, wanted: Sequence[Pod]) -> None:
-        by_uid = {pod.uid: pod for pod in wanted}
+    def follow_known(self, wanted: Sequence[Wanted]) -> None:
+        by_uid = {each.pod.uid: each for each in wanted}
         for uid, record in self.state.pods.items():
             if record.source in self.seen.silent_sources:
                 continue
-            pod = by_uid.get(uid)
-            if pod is not None and _same_but_resources(record.pod, pod) and record.phase is not PodPhase.TERMINATING:
-                self._follow_resources(record, pod)
+            each = by_uid.get(uid)
+            if each is not None and _goes_on(record, each):
+                self._follow_resources(record, each.pod)
             else:
                 self._end(record)
 
@@ -178,10 +204,11 @@ class _Run:
 
     # --- pods that are new ---
 
-    def admit_new(self, wanted: Sequence[Pod], before: Mapping[str, Refused], *, retry: bool) -> None:
+    def admit_new(self, wanted: Sequence[Wanted], before: Mapping[str, Refused], *, retry: bool) -> None:
         names = {record.pod.namespaced_name: record for record in self.state.pods.values()}
         seen_uids: dict[str, str] = {}
-        for pod in wanted:
+        for each in wanted:
+            pod = each.pod
             key = pod.namespaced_name
             twin = seen_uids.setdefault(pod.uid, key)
             if twin != key:
@@ -202,11 +229,12 @@ class _Run:
             if last is not None and not retry and _same_wish(last.pod, pod) and last.reason != "Waiting":
                 self.refused[key] = last
                 continue
-            self._try(pod, before)
+            self._try(each, before)
             if pod.uid in self.state.pods:
                 names[key] = self.state.pods[pod.uid]
 
-    def _try(self, pod: Pod, before: Mapping[str, Refused]) -> None:
+    def _try(self, wanted: Wanted, before: Mapping[str, Refused]) -> None:
+        pod = wanted.pod
         verdict = judge(self.managers, self.node, self.state, pod)
         if not verdict.admitted:
             self._refuse(before, Refused(pod, verdict.reason, verdict.message, verdict.hint))
@@ -215,7 +243,8 @@ class _Run:
             pod,
             PodPhase.ADMITTED,
             self.seen.now_seconds,
-            self.seen.source,
+            wanted.source,
+            wanted.fingerprint,
             first_grant(verdict.grants, pod.uid),
             affinities={name: Affinity(hint.affinity, hint.preferred) for name, hint in verdict.affinities.items()},
         )
@@ -275,32 +304,6 @@ def start_container(state: State, uid: str, container: str) -> State:
 
 def _resources(pod: Pod) -> object:
     return [(container.name, container.resources) for container in pod.containers], pod.resources
-
-
-def _bare(container: Container) -> object:
-    return container.name, container.kind
-
-
-def _same_but_resources(one: Pod, other: Pod) -> bool:
-    """Whether two definitions of a pod differ in cpu and memory only (labels and annotations may change on a live pod)."""
-    return (
-        [_bare(c) for c in one.containers] == [_bare(c) for c in other.containers]
-        and (one.namespace, one.name) == (other.namespace, other.name)
-        and (one.resources is None) == (other.resources is None)
-        and _other_resources(one) == _other_resources(other)
-        and one.overhead == other.overhead
-        and one.priority == other.priority
-    )
-
-
-def _other_resources(pod: Pod) -> object:
-    """Every amount that no resize may change: all but cpu and memory (KEP-1287)."""
-    lists = [c.resources for c in pod.containers] + ([pod.resources] if pod.resources is not None else [])
-    return [
-        sorted((name, quantity) for name, quantity in amounts.items() if name not in ("cpu", "memory"))
-        for resources in lists
-        for amounts in (resources.requests, resources.limits)
-    ]
 
 
 def _same_wish(one: Pod, other: Pod) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.formats.pod_defaults import apply_defaults
 from agent.formats.pods import decode_pod
 from agent.model.machine import Machine
 from agent.model.numa import node_ids
@@ -54,11 +53,10 @@ def _op(node: _Node, op: JSONObject) -> dict[str, Any]:
         return dict(_DOWN) if op["op"] == "admit" else {}
     match op["op"]:
         case "admit":
-            pod = apply_defaults(decode_pod(op["pod"]), pod_level_resources=node.managers.gates.pod_level_resources)
-            return {**_admit(node, pod), "state": encode_grants(node.grants)}
+            # as recorded: the kubelet sees pods that an API server has given their defaults, or none
+            return {**_admit(node, decode_pod(op["pod"])), "state": encode_grants(node.grants)}
         case "remove":
-            node.grants = remove(node.managers, node.grants, op["uid"])
-            node.pods.pop(op["uid"], None)
+            _drop(node, [op["uid"]])
         case "start":
             if op["uid"] in node.pods:
                 node.grants = container_started(node.grants, node.pods[op["uid"]], op["container"])
@@ -83,16 +81,23 @@ def _admit(node: _Node, pod: Pod) -> dict[str, Any]:
 def _restart(node: _Node, op: JSONObject) -> dict[str, Any]:
     node.config.update(op.get("config") or {})
     managers, error = start_or_error(node.machine, decode_config(node.config))
-    for uid in op.get("drop") or []:
-        node.grants = remove(node.managers, node.grants, uid)
-        node.pods.pop(uid, None)
     node.down = managers is None
     if managers is None:
+        _drop(node, op.get("drop") or [])
         return {"boot": error, "readmitted": []}
     node.managers = managers
     node.grants = refit(managers, node.grants)
-    readmitted = [_admit(node, pod) for pod in list(node.pods.values())] if op.get("readmit") else []
+    gone = op.get("drop") or []
+    running = [pod for uid, pod in node.pods.items() if uid not in gone]
+    readmitted = [_admit(node, pod) for pod in running] if op.get("readmit") else []
+    _drop(node, gone)  # only now: what ended meanwhile is known once the sources answer
     return {"boot": {}, "readmitted": readmitted, "state": encode_grants(node.grants)}
+
+
+def _drop(node: _Node, uids: Sequence[str]) -> None:
+    for uid in uids:
+        node.grants = remove(node.managers, node.grants, uid)
+        node.pods.pop(uid, None)
 
 
 def _pod(node: _Node, pod: Pod) -> dict[str, Any]:

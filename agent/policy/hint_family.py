@@ -6,7 +6,7 @@ only grows with the set, so `CapacityHints` says the same in a few numbers per n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -70,15 +70,32 @@ class CapacityHints:
         return bool(self.sockets) and span(self.sockets, mask) == self.socket_count
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one resource brings to the merge. hints: those with a mask. anywhere: whether it also has one without a mask."""
+
+    hints: CapacityHints | tuple[Hint, ...] = ()
+    anywhere: bool = False
+    anywhere_preferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The outcome of a search. exact: False where the work budget ended before it was proven to be the best, or to be absent."""
+
+    mask: NodeMask | None
+    exact: bool = True
+
+
 # What a provider says of one resource: None = no preference; an empty tuple = no placement is possible.
 ResourceHints: TypeAlias = tuple[Hint, ...] | CapacityHints | None
 # resource -> hints; None or an empty mapping: the provider says nothing.
 ProviderHints: TypeAlias = Mapping[str, ResourceHints] | None
 
 
-def span(sockets: Mapping[int, int], nodes: Iterable[int] | NodeMask) -> int:
+def span(sockets: Mapping[int, int], mask: NodeMask) -> int:
     """How many sockets these NUMA nodes lie in."""
     result = 0
-    for node in bits(nodes) if isinstance(nodes, int) else nodes:
+    for node in bits(mask):
         result |= sockets.get(node, 0)
     return result.bit_count()

@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from agent.model.cpuset import bits
 from agent.model.numa import NodeMask
-from agent.policy.hint_family import Hint, ProviderHints
-from agent.policy.topology_options import TopologyPolicy
+from agent.policy.hint_family import CapacityHints, Found, Hint, Offer, ProviderHints, ResourceHints
+from agent.policy.hint_search import best_intersection, best_preferred
+from agent.policy.numa_distances import distance_table
+from agent.policy.topology_options import TopologyPolicy, TopologyPolicyName
 
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """What one provider said of one resource.
-
-    provider: its place in the order of providers. resource: "" where the provider said nothing at all.
-    narrowest: nodes in its narrowest mask, None = any node will do. possible: False where it sees no placement.
-    preferred: whether any of its hints is preferred. decided: whether the result would be better without it.
-    """
+    """What one provider said of one resource. provider: its place in their order. resource: "" where it said nothing."""
 
     provider: int
     resource: str
-    narrowest: int | None
-    possible: bool
-    preferred: bool
-    decided: bool = False
+    hints: ResourceHints
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The merged hint. exact: False where the work budget ended first: then it is safe, but maybe not the kubelet's choice."""
+    """The merged hint.
+
+    exact: False where the work budget ended first: what is granted is right, but the kubelet may have chosen other nodes, or
+    have found a preferred hint where none is given here. decided: the resources without which a preferred hint might exist;
+    empty where the best hint is preferred.
+    """
 
     best: Hint
     admit: bool
     exact: bool = True
     considered: tuple[Considered, ...] = ()
+    decided: tuple[Considered, ...] = ()
 
 
 def merge(
@@ -43,5 +44,105 @@ def merge(
     policy: TopologyPolicy,
     providers: Sequence[ProviderHints],
 ) -> Merged:
-    """The best hint of all providers together, and whether the policy admits it."""
-    raise NotImplementedError
+    """The best hint of all providers together, and whether the policy admits it.
+
+    numa_nodes: every node of the machine. distances: NUMA id -> row of the distance file.
+    A combination takes one hint of every resource. Its mask is the intersection of their masks; it is preferred if all its
+    hints are and their masks are equal. Preferred combinations win, narrowest first. Among the others the mask should have as
+    many nodes as the resource that needs the most. Saying nothing, or no preference, means any node; an impossible resource
+    means any node, not preferred. With policy `none` nothing is merged.
+    """
+    considered = tuple(_consider(providers))
+    if policy.name is TopologyPolicyName.NONE:
+        return Merged(Hint(None, False), True, considered=considered)
+    single = policy.name is TopologyPolicyName.SINGLE_NUMA_NODE
+    offers = [_offer(item.hints) for item in considered]
+    if single:
+        best, exact = _best_single(offers, numa_nodes), True
+    else:
+        table = distance_table(numa_nodes, distances) if policy.prefer_closest_numa_nodes else None
+        best, exact = _best(offers, numa_nodes, table)
+    for item in considered:
+        if isinstance(item.hints, CapacityHints):
+            exact &= item.hints.exact
+    if single and best.affinity == numa_nodes:
+        best = replace(best, affinity=None)
+    admit = policy.name is TopologyPolicyName.BEST_EFFORT or best.preferred
+    return Merged(
+        best, admit, exact, considered, () if best.preferred else _decided(considered, offers, numa_nodes, single)
+    )
+
+
+def _consider(providers: Sequence[ProviderHints]) -> list[Considered]:
+    considered = []
+    for rank, provider in enumerate(providers):
+        if provider:
+            considered += [Considered(rank, resource, hints) for resource, hints in provider.items()]
+        else:
+            considered.append(Considered(rank, "", None))
+    return considered
+
+
+def _offer(hints: ResourceHints) -> Offer:
+    if hints is None:
+        return Offer(anywhere=True, anywhere_preferred=True)
+    if isinstance(hints, CapacityHints):
+        return Offer(hints)
+    if not hints:
+        return Offer(anywhere=True)
+    return Offer(
+        hints=tuple(hint for hint in hints if hint.affinity is not None),
+        anywhere=any(hint.affinity is None for hint in hints),
+        anywhere_preferred=any(hint.affinity is None and hint.preferred for hint in hints),
+    )
+
+
+def _best(
+    offers: Sequence[Offer], numa_nodes: NodeMask, distances: Mapping[int, Mapping[int, int]] | None
+) -> tuple[Hint, bool]:
+    named = [offer for offer in offers if offer.hints]
+    found = Found(None)
+    if all(offer.hints or offer.anywhere_preferred for offer in offers):
+        found = best_preferred(named, numa_nodes, distances) if named else found
+        if found.mask is not None:
+            return Hint(found.mask, True), found.exact
+        if all(offer.anywhere_preferred for offer in offers):
+            return Hint(numa_nodes, True), found.exact
+    common = best_intersection(named, numa_nodes, distances) if named else Found(numa_nodes)
+    return Hint(numa_nodes if common.mask is None else common.mask, False), found.exact and common.exact
+
+
+def _best_single(offers: Sequence[Offer], numa_nodes: NodeMask) -> Hint:
+    """Only preferred hints of one node or of any node count: a node works if every resource has it or takes any."""
+    if all(offer.anywhere_preferred or offer.hints for offer in offers):
+        for node in bits(numa_nodes):
+            having = [_prefers_node(offer, 1 << node) for offer in offers]
+            if any(having) and all(has or offer.anywhere_preferred for has, offer in zip(having, offers, strict=True)):
+                return Hint(1 << node, True)
+    return Hint(numa_nodes, all(offer.anywhere_preferred for offer in offers))
+
+
+def _prefers_node(offer: Offer, node: NodeMask) -> bool:
+    if isinstance(offer.hints, CapacityHints):
+        return offer.hints.prefers(node) and offer.hints.admits(node)
+    return any(hint.preferred and hint.affinity == node for hint in offer.hints)
+
+
+def _decided(
+    considered: Sequence[Considered], offers: Sequence[Offer], numa_nodes: NodeMask, single: bool
+) -> tuple[Considered, ...]:
+    """Those that have no preferred hint themselves; where each has one, all that name masks, as they have none in common."""
+    alone = []
+    for item, offer in zip(considered, offers, strict=True):
+        if offer.anywhere_preferred:
+            continue
+        if not offer.hints:
+            alone.append(item)
+        elif single:
+            if not any(_prefers_node(offer, 1 << node) for node in bits(numa_nodes)):
+                alone.append(item)
+        elif best_preferred([offer], numa_nodes, None).mask is None:
+            alone.append(item)
+    if alone:
+        return tuple(alone)
+    return tuple(item for item, offer in zip(considered, offers, strict=True) if offer.hints)

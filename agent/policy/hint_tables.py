@@ -1,0 +1,158 @@
+"""Families of NUMA masks as tables over all 2^n sets of nodes: exact for every kind of hint, for up to TABLE_NODES nodes.
+
+A table is one big integer with a byte per set: byte i is 1 if set i belongs to the family. Set i has the k-th lowest node
+if bit k of i is set, so sets are in order of their masks' values, with or without gaps in the node ids.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
+
+from agent.model.cpuset import bits
+from agent.model.numa import NodeMask, node_ids
+from agent.policy.hint_family import CapacityHints, Hint
+
+TABLE_NODES = 12  # 4096 sets: about a millisecond per family and per pair; beyond, `agent.policy.hint_search`
+
+Table: TypeAlias = int
+
+
+@dataclass(frozen=True, slots=True)
+class Universe:
+    """The nodes that the sets are made of, ascending."""
+
+    nodes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, mask: NodeMask) -> Universe:
+        return cls(node_ids(mask))
+
+    @property
+    def size(self) -> int:
+        """How many sets there are, the empty one included."""
+        return 1 << len(self.nodes)
+
+    @property
+    def everything(self) -> Table:
+        return int.from_bytes(bytes([1]) * self.size, "little")
+
+    def number(self, mask: NodeMask) -> int:
+        """The set that has the mask's nodes. All of them belong to the universe."""
+        if self.nodes[-1:] == (len(self.nodes) - 1,):
+            return mask
+        return sum(1 << self.nodes.index(node) for node in bits(mask))
+
+    def mask(self, number: int) -> NodeMask:
+        """The mask of a set."""
+        if self.nodes[-1:] == (len(self.nodes) - 1,):
+            return number
+        return sum(1 << self.nodes[position] for position in bits(number))
+
+
+def numbers(table: Table, universe: Universe) -> list[int]:
+    """The sets in a table, ascending."""
+    return [number for number, inside in enumerate(table.to_bytes(universe.size, "little")) if inside]
+
+
+def table_of(masks: Iterable[NodeMask], universe: Universe) -> Table:
+    """The family of these masks."""
+    content = bytearray(universe.size)
+    for mask in masks:
+        content[universe.number(mask)] = 1
+    return int.from_bytes(content, "little")
+
+
+def hint_table(hints: CapacityHints | Sequence[Hint], universe: Universe) -> Table:
+    """All masks that are hints. Hints without a mask are left out."""
+    if not isinstance(hints, CapacityHints):
+        return table_of((hint.affinity for hint in hints if hint.affinity is not None), universe)
+    table = _within(universe, hints.nodes, hints.required)
+    for need in hints.needs:
+        have = [0]
+        for node in universe.nodes:
+            amount = need.amounts.get(node, 0)
+            have += [so_far + amount for so_far in have]
+        least = need.at_least
+        table &= int.from_bytes(bytes([total >= least for total in have]), "little")
+    return table | table_of(hints.others, universe)
+
+
+def preferred_table(hints: CapacityHints | Sequence[Hint], universe: Universe) -> Table:
+    """The masks of the preferred hints."""
+    if not isinstance(hints, CapacityHints):
+        return hint_table([hint for hint in hints if hint.preferred], universe)
+    preferred = of_size(hints.preferred_size, len(universe.nodes))
+    if hints.sockets:
+        spans = [0]
+        for node in universe.nodes:
+            sockets = hints.sockets.get(node, 0)
+            spans += [so_far | sockets for so_far in spans]
+        count = hints.socket_count
+        preferred |= int.from_bytes(bytes([spanned.bit_count() == count for spanned in spans]), "little")
+    return hint_table(hints, universe) & preferred
+
+
+def _within(universe: Universe, nodes: NodeMask, required: NodeMask) -> Table:
+    """The non-empty sets within `nodes` that contain `required`."""
+    inside = b"\1"
+    for node in universe.nodes:
+        without = bytes(len(inside)) if required >> node & 1 else inside
+        inside = without + (inside if nodes >> node & 1 else bytes(len(inside)))
+    outside = required & ~sum(1 << node for node in universe.nodes)
+    return 0 if outside else int.from_bytes(inside, "little") & ~1
+
+
+@cache
+def sizes(nodes: int) -> bytes:
+    """The number of nodes in each set."""
+    return bytes(number.bit_count() for number in range(1 << nodes))
+
+
+@cache
+def of_size(size: int, nodes: int) -> Table:
+    """All sets of this size."""
+    return int.from_bytes(bytes(count == size for count in sizes(nodes)), "little")
+
+
+def intersections(one: Table, other: Table, universe: Universe) -> Table:
+    """Every set that is the intersection of a set of one family with a set of the other.
+
+    Count the pairs whose intersection contains a set: it is the product of how many sets of each family contain it. Undo the
+    summing over supersets, and what is left is the number of pairs whose intersection is exactly that set.
+    """
+    count = len(universe.nodes)
+    ways = _supersets(one, universe)
+    others = ways if one == other else _supersets(other, universe)
+    pairs = int.from_bytes(
+        struct.pack(f"<{universe.size}I", *[a * b for a, b in zip(ways, others, strict=True)]), "little"
+    )
+    for step in range(count):
+        pairs -= (pairs >> _lane(step)) & _without(step, count)
+    exactly = struct.unpack(f"<{universe.size}I", pairs.to_bytes(4 * universe.size, "little"))
+    return int.from_bytes(bytes([ways != 0 for ways in exactly]), "little")
+
+
+def _supersets(table: Table, universe: Universe) -> tuple[int, ...]:
+    """For every set: how many sets of the family contain it."""
+    members = table.to_bytes(universe.size, "little")
+    lanes = int.from_bytes(struct.pack(f"<{universe.size}I", *members), "little")
+    for step in range(len(universe.nodes)):
+        lanes += (lanes >> _lane(step)) & _without(step, len(universe.nodes))
+    return struct.unpack(f"<{universe.size}I", lanes.to_bytes(4 * universe.size, "little"))
+
+
+def _lane(step: int) -> int:
+    return (
+        32 << step
+    )  # a set is 32 bits wide here, room for 4096 * 4096 pairs; its superset with node `step` is this far up
+
+
+@cache
+def _without(step: int, count: int) -> int:
+    """The lanes of the sets without node `step`."""
+    lanes = b"".join(bytes(4) if number >> step & 1 else b"\xff" * 4 for number in range(1 << count))
+    return int.from_bytes(lanes, "little")

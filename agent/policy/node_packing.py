@@ -1,0 +1,315 @@
+"""Which NUMA nodes the masks of several families can have in common, without listing a single family.
+
+A node is missing from an intersection if at least one of the masks leaves it out, and a mask can leave nodes out as long as
+the others still meet its family's needs: that is the family's slack. So an intersection is possible if every node outside it
+can be charged to one family, within all slacks. That is bin packing: hard in theory, easy on machines whose nodes resemble
+each other. The search is exact unless the budget ends it, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from operator import mul, sub
+from typing import TypeAlias
+
+from agent.model.numa import NodeMask, node_ids
+from agent.policy.hint_family import Found
+from agent.policy.numa_distances import Distances, distance_sum
+
+BUDGET_STEPS = 20_000  # a step is about a microsecond of Python
+_BEAMS = (8, 256)  # how many ways of charging are followed side by side: first a few, then nearly all
+_WEIGHTS = 1 << 64  # scale of the integer weights; far above the bytes of any machine
+
+_Room: TypeAlias = tuple[int, ...]  # what is left of every slack, need by need
+
+
+@dataclass(frozen=True, slots=True)
+class Slack:
+    """What one family can do without.
+
+    limits: per need, how much may be left out. costs: node -> what goes with it, per need; a node not in here has to stay.
+    """
+
+    limits: tuple[int, ...]
+    costs: Mapping[int, tuple[int, ...]]
+
+
+@dataclass(slots=True)
+class Budget:
+    """Steps left for one decision."""
+
+    steps: int = BUDGET_STEPS
+
+    def spend(self, steps: int) -> None:
+        self.steps -= steps
+        if self.steps < 0:
+            raise BudgetExhaustedError
+
+
+class BudgetExhaustedError(Exception):
+    """Ends a search from within; the search says so in its result."""
+
+
+@dataclass
+class Packing:
+    """The nodes that can be in the intersection, and the families that may leave some of them out."""
+
+    nodes: NodeMask
+    slacks: Sequence[Slack]
+    budget: Budget = field(default_factory=Budget)
+
+    def __post_init__(self) -> None:
+        self._ids = node_ids(self.nodes)
+        self._room: _Room = tuple(limit for slack in self.slacks for limit in slack.limits)
+        self._charges = [self._ways_to_charge(node) for node in self._ids]
+        self._beam = 0
+        self._narrowed = False
+
+    def _ways_to_charge(self, node: int) -> list[_Room]:
+        ways = []
+        for rank, slack in enumerate(self.slacks):
+            if node in slack.costs:
+                way = []
+                for other, each in enumerate(self.slacks):
+                    way += list(slack.costs[node]) if other == rank else [0] * len(each.limits)
+                ways.append(tuple(way))
+        free = [way for way in ways if not any(way)]
+        return free[:1] or list(dict.fromkeys(ways))
+
+    def ideal(self, size: int) -> NodeMask:
+        """The mask of the lowest `size` nodes: nothing can be lower."""
+        return sum(1 << node for node in self._ids[:size])
+
+    def lowest(self, size: int) -> Found:
+        """The intersection of exactly `size` nodes with the lowest value."""
+        ideal = self.ideal(size)
+        best = None
+        for beam in _BEAMS:
+            self._beam, self._narrowed = beam, False
+            try:
+                found = self._lowest(len(self._ids), len(self._ids) - size, 0, [self._room])
+            except BudgetExhaustedError:
+                return Found(best, False)
+            if found is not None and (best is None or found < best):
+                best = found
+            if best == ideal or not self._narrowed:
+                return Found(best)
+        return Found(best, False)
+
+    def _lowest(self, index: int, drops: int, kept: NodeMask, rooms: list[_Room]) -> NodeMask | None:
+        """Decide on the nodes below `index`, highest first: out if that can work, for then the value is lowest."""
+        if self._fits_in_one(index, drops, rooms):
+            return kept | sum(1 << node for node in self._ids[: index - drops])
+        rooms = self._promising(index, drops, rooms)
+        if not rooms:
+            return None
+        charged = self._charge(index - 1, rooms)
+        if charged:
+            found = self._lowest(index - 1, drops - 1, kept, charged)
+            if found is not None:
+                return found
+        return self._lowest(index - 1, drops, kept | 1 << self._ids[index - 1], rooms)
+
+    def closest(self, size: int, distances: Distances, beat: NodeMask | None = None) -> Found:
+        """The intersection of exactly `size` nodes that are closest together, then of the lowest value.
+
+        beat: a mask to do better than; None is found otherwise.
+        """
+        search = _ClosestSearch(self, size, distances, beat)
+        for beam in _BEAMS:
+            self._beam, self._narrowed = beam, False
+            try:
+                search.run()
+            except BudgetExhaustedError:
+                return Found(search.best, False)
+            if not self._narrowed:
+                return Found(search.best)
+        return Found(search.best, False)
+
+    def allows(self, mask: NodeMask) -> bool:
+        """Whether the mask is one of the intersections. May say no where the beam is too narrow."""
+        narrowed = self._narrowed
+        rooms = [self._room]
+        for index, node in enumerate(self._ids):
+            if rooms and not mask >> node & 1:
+                rooms = self._charge(index, rooms)
+        self._narrowed = narrowed
+        return bool(rooms)
+
+    def _charge(self, index: int, rooms: list[_Room]) -> list[_Room]:
+        """Leave a node out: what can then be left of the slacks."""
+        ways = self._charges[index]
+        self.budget.spend(len(rooms) * len(ways) + 1)
+        left = set()
+        for room in rooms:
+            for way in ways:
+                rest = tuple(map(sub, room, way))
+                if min(rest, default=0) >= 0:
+                    left.add(rest)
+        if len(left) <= self._beam:
+            return list(left)
+        best = _undominated(sorted(left, reverse=True), self.budget)
+        if len(best) <= self._beam:
+            return best
+        self._narrowed = True
+        return [best[rank * len(best) // self._beam] for rank in range(self._beam)]
+
+    def _fits_in_one(self, index: int, drops: int, rooms: list[_Room]) -> bool:
+        """Whether one family can leave out all of the highest `drops` nodes below `index`."""
+        if drops == 0:
+            return True
+        if drops > index:
+            return False
+        self.budget.spend(1)
+        return any(
+            min(map(sub, room, load), default=0) >= 0
+            for load in self._loads_of_one_family(index, drops)
+            for room in rooms
+        )
+
+    def _loads_of_one_family(self, index: int, drops: int) -> Iterable[_Room]:
+        for sums, stuck in self._running_sums:
+            if stuck[index] == stuck[index - drops]:
+                yield tuple(map(sub, sums[index], sums[index - drops]))
+
+    @cached_property
+    def _running_sums(self) -> list[tuple[list[_Room], list[int]]]:
+        """Per family: the charges of the lowest nodes up to each index, and how many of them it cannot leave out."""
+        result = []
+        at = 0
+        for slack in self.slacks:
+            sums, stuck = [(0,) * len(self._room)], [0]
+            end = at + len(slack.limits)
+            for node, ways in zip(self._ids, self._charges, strict=True):
+                free = bool(ways) and not any(ways[0])
+                total = list(sums[-1])
+                if not free and node in slack.costs:
+                    total[at:end] = map(int.__add__, total[at:end], slack.costs[node])
+                sums.append(tuple(total))
+                stuck.append(stuck[-1] + (not free and node not in slack.costs))
+            result.append((sums, stuck))
+            at = end
+        return result
+
+    def _promising(self, index: int, drops: int, rooms: list[_Room]) -> list[_Room]:
+        """Those rooms from which `drops` more nodes below `index` can perhaps be left out."""
+        self.budget.spend(len(rooms))
+        for weights, cheapest in self._bounds:
+            if drops >= len(cheapest[index]):
+                return []
+            least = cheapest[index][drops]
+            rooms = [room for room in rooms if sum(map(mul, weights, room)) >= least]
+        return rooms
+
+    @cached_property
+    def _bounds(self) -> list[tuple[_Room, list[list[int]]]]:
+        """Weights of the needs, and for the nodes below each index the least weighted charge of leaving out 0, 1, 2, ...
+
+        Whatever the weights: the charges add up to no more than the room. One need of each family is looked at at a time,
+        its slack weighing the same as another family's.
+        """
+        result = []
+        at = 0
+        spans = []
+        for slack in self.slacks:
+            spans.append(range(at, at + len(slack.limits)))
+            at += len(slack.limits)
+        for chosen in list(product(*filter(None, spans)))[:8]:
+            weights = tuple(
+                _WEIGHTS // max(self._room[need], 1) if need in chosen else 0 for need in range(len(self._room))
+            )
+            cheapest = [[0]]
+            costs: list[int] = []
+            for ways in self._charges:
+                if ways:
+                    costs = sorted([*costs, min(sum(map(mul, weights, way)) for way in ways)])
+                sums = [0]
+                for cost in costs:
+                    sums.append(sums[-1] + cost)
+                cheapest.append(sums)
+            result.append((weights, cheapest))
+        return result
+
+
+def _undominated(rooms: list[_Room], budget: Budget) -> list[_Room]:
+    """Without the rooms that another one exceeds in nothing and undercuts in nothing. `rooms` is sorted, largest first."""
+    best: list[_Room] = []
+    for room in rooms:
+        budget.spend(len(best) // 4 + 1)
+        if not any(min(map(sub, other, room), default=0) >= 0 for other in best):
+            best.append(room)
+    return best
+
+
+class _ClosestSearch:
+    """Branch and bound over the nodes to keep, lowest values first."""
+
+    def __init__(self, packing: Packing, size: int, distances: Distances, beat: NodeMask | None) -> None:
+        self._packing, self._size = packing, size
+        ids = packing._ids
+        self._ids = ids
+        self._pair = [[distances[one][other] + distances[other][one] for other in ids] for one in ids]
+        self._own = [distances[one][one] for one in ids]
+        self._distances = distances
+        self._near = [_running(sorted(row[:rank] + row[rank + 1 :])) for rank, row in enumerate(self._pair)]
+        self.best: NodeMask | None = None
+        self._bound = None if beat is None else (distance_sum(beat, distances), beat)
+
+    def run(self) -> None:
+        for rank in range(len(self._ids)):
+            order = sorted(range(len(self._ids)), key=lambda other: (other != rank, self._pair[rank][other], other))
+            self._try(sum(1 << self._ids[other] for other in order[: self._size]))
+        self._descend(len(self._ids), 0, 0, [0] * len(self._ids), [self._packing._room])
+
+    def _try(self, mask: NodeMask) -> None:
+        better = self._bound is None or (distance_sum(mask, self._distances), mask) < self._bound
+        if better and self._packing.allows(mask):
+            self._keep(mask)
+
+    def _keep(self, mask: NodeMask) -> None:
+        found = (distance_sum(mask, self._distances), mask)
+        if self._bound is None or found < self._bound:
+            self.best, self._bound = mask, found
+
+    def _descend(self, index: int, kept: NodeMask, inside: int, cross: list[int], rooms: list[_Room]) -> None:
+        """inside: distances within `kept`. cross: per node, its distances to and from all of `kept`."""
+        wanted = self._size - kept.bit_count()
+        if wanted > index or not self._can_improve(index, kept, inside, cross, wanted):
+            return
+        drops = index - wanted
+        if drops == 0:
+            self._keep(kept | sum(1 << node for node in self._ids[:index]))
+            return
+        rooms = self._packing._promising(index, drops, rooms)
+        if not rooms:
+            return
+        node = index - 1
+        charged = self._packing._charge(node, rooms)
+        if charged:
+            self._descend(node, kept, inside, cross, charged)
+        if wanted:
+            pair = self._pair[node]
+            nearer = [cross[other] + pair[other] for other in range(node)]
+            self._descend(node, kept | 1 << self._ids[node], inside + self._own[node] + cross[node], nearer, rooms)
+
+    def _can_improve(self, index: int, kept: NodeMask, inside: int, cross: list[int], wanted: int) -> bool:
+        if self._bound is None:
+            return True
+        self._packing.budget.spend(index // 4 + 1)
+        least = 2 * inside
+        if wanted:
+            each = sorted(2 * (self._own[node] + cross[node]) + self._near[node][wanted - 1] for node in range(index))
+            least += sum(each[:wanted])
+        lowest = kept | sum(1 << node for node in self._ids[:wanted])
+        total, mask = self._bound
+        return least < 2 * total or (least == 2 * total and lowest < mask)
+
+
+def _running(values: list[int]) -> list[int]:
+    sums = [0]
+    for value in values:
+        sums.append(sums[-1] + value)
+    return sums

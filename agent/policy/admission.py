@@ -27,7 +27,7 @@ from agent.policy.refusal import AllocationError, EmptyPodSharedPoolError, Refus
 from agent.policy.topology_manager import Merged, merge
 from agent.policy.topology_options import TopologyScope
 
-ANY_NODE = Hint(None, True)
+UNALIGNED = Hint(None, False)  # topology policy `none` stores no hint; the kubelet then reads a zero one
 _T = TypeVar("_T")
 DeviceHints = Mapping[str, ProviderHints]  # container name -> what the device manager says
 
@@ -166,7 +166,7 @@ def _admit_containers(managers: Managers, draft: _Draft, pod: Pod, asked: Claims
     if asked.pod_level:
         message = "Pod Scope pod with pod-level resources failed admission with a container-level topology manager"
     for container in pod.containers:
-        affinity = ANY_NODE
+        affinity = UNALIGNED
         if managers.aligned:
             providers = [
                 devices.get(container.name),
@@ -245,8 +245,8 @@ def _admit_pod_level(managers: Managers, draft: _Draft, pod: Pod, asked: Claims,
     )
     draft.affinities = {container.name: affinity for container in pod.containers}
     if managers.cpu is not None and asked.pod_cpus:
-        cpu_static.check_physical_cpus(managers.cpu, draft.shared, asked.pod_cpus)
         check_shared_pool("cpu", pod.containers, asked.cpus, asked.pod_cpus)
+        cpu_static.check_physical_cpus(managers.cpu, draft.shared, asked.pod_cpus)
         draft.bubble = _take(managers, draft, asked.pod_cpus, affinity, 0)
         try:
             draft.cpus = slice_cpus(managers.cpu, pod, asked.cpus, draft.bubble)
@@ -335,18 +335,19 @@ def remove(managers: Managers, grants: Grants, uid: str) -> Grants:
 def container_started(grants: Grants, pod: Pod, name: str) -> Grants:
     """The grants once container `name` of the pod runs: earlier ordinary init containers no longer hold memory.
 
-    Their CPU entries stay for the life of the pod, as in the kubelet. Inside a bubble nothing is returned to the node.
+    Their CPU entries stay for the life of the pod, as in the kubelet. In a bubble the entry ends and the bubble keeps its bytes.
     """
     entries = grants.memory.entries.get(pod.uid)
-    if entries is None or pod.uid in grants.memory.pod_entries:
+    if entries is None:
         return grants
     finished = memory_static.finished_before(pod.containers, name)
     gone = [blocks for container, blocks in entries.items() if container in finished]
     if not gone:
         return grants
     machine = grants.memory.machine
-    for blocks in gone:
-        machine = memory_static.release(machine, blocks)
+    if pod.uid not in grants.memory.pod_entries:
+        for blocks in gone:
+            machine = memory_static.release(machine, blocks)
     left = {container: blocks for container, blocks in entries.items() if container not in finished}
     memory = replace(grants.memory, machine=machine, entries={**grants.memory.entries, pod.uid: left})
     return replace(grants, memory=memory)

@@ -20,16 +20,16 @@ def check_shared_pool(resource: str, containers: tuple[Container, ...], slices: 
     Long-running containers share what all slices of sidecars and apps leave; an ordinary init container shares what the
     sidecars before it leave. Raises EmptyPodSharedPoolError.
     """
-    long_running = [container for container in containers if container.kind is not ContainerKind.INIT]
-    held = sum(slices.get(container.name, 0) for container in long_running)
-    if held >= budget and any(container.name not in slices for container in long_running):
-        raise EmptyPodSharedPoolError.long_running(resource)
     sidecars = 0
     for container in containers:
         if container.kind is ContainerKind.SIDECAR:
             sidecars += slices.get(container.name, 0)
         elif container.kind is ContainerKind.INIT and container.name not in slices and sidecars >= budget:
             raise EmptyPodSharedPoolError.init(resource)
+    long_running = [container for container in containers if container.kind is not ContainerKind.INIT]
+    held = sum(slices.get(container.name, 0) for container in long_running)
+    if held >= budget and any(container.name not in slices for container in long_running):
+        raise EmptyPodSharedPoolError.long_running(resource)
 
 
 def slice_cpus(manager: CPUManager, pod: Pod, slices: Mapping[str, int], bubble: CPUSet) -> dict[str, CPUSet]:

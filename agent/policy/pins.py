@@ -15,7 +15,7 @@ from agent.model.cpuset import CPUSet
 from agent.model.pod import Pod
 from agent.model.state import Grants
 from agent.policy.cgroup_intents import Intent, Rules, exclusive_cpus, intent
-from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, QOSCgroup
+from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, PodCgroup, QOSCgroup
 from agent.policy.cgroup_settings import NO_LIMIT, Observed, Settings, shares_differ
 
 
@@ -66,47 +66,56 @@ def pins(grants: Grants, pods: Mapping[str, Pod], observed: Mapping[CgroupKey, O
     effective.
     """
     exclusive = exclusive_cpus(grants.cpu)
+    wanted = {key: intent(key, grants, pods, rules) for key in observed}
     planned: list[Pin] = []
     starved: list[CgroupKey] = []
     for key, seen in observed.items():
-        wanted = intent(key, grants, pods, rules)
-        if wanted.settings.cpus is None and exclusive:
+        if wanted[key].settings.cpus is None and exclusive:
             starved.append(key)
-        planned += _writes(key, seen, wanted)
+        planned += _writes(key, seen, wanted[key], _stays_in_pod(key, observed, wanted))
     return PinPlan(tuple(sorted(planned, key=_order)), exclusive, tuple(sorted(starved, key=str)))
 
 
-def _writes(key: CgroupKey, seen: Observed, wanted: Intent) -> list[Pin]:
+def _stays_in_pod(key: CgroupKey, observed: Mapping[CgroupKey, Observed], wanted: Mapping[CgroupKey, Intent]) -> CPUSet:
+    """The CPUs that a container's pod has before, during and after the change; empty where that is unknown."""
+    above = PodCgroup(key.pod) if isinstance(key, ContainerCgroup) else None
+    if above is None or above not in observed:
+        return CPUSet()
+    return observed[above].effective & (wanted[above].settings.cpus or CPUSet())
+
+
+def _writes(key: CgroupKey, seen: Observed, wanted: Intent, stays_in_pod: CPUSet) -> list[Pin]:
     """The writes that one cgroup needs, at most one for every step."""
-    sets = dict(_cpu_steps(seen, wanted))
+    sets = dict(_cpu_steps(seen, wanted, stays_in_pod))
     tightened, rest = _other_settings(seen, wanted.settings)
     held = seen.effective
     writes: list[Pin] = []
     for step, others in ((Step.SHRINK, tightened), (Step.GRANT, rest), (Step.WIDEN, Settings())):
-        cpus = sets.get(step)
-        settings = Settings(cpus, others.mems, others.quota_us, others.shares, others.memory_bytes)
+        settings = others.overlaid(Settings(cpus=sets.get(step)))
         if settings:
             writes.append(Pin(key, step, settings, wanted.own, held))
-            held = cpus if cpus is not None else held
+            held = sets.get(step, held)
     return writes
 
 
-def _cpu_steps(seen: Observed, wanted: Intent) -> list[tuple[Step, CPUSet]]:
+def _cpu_steps(seen: Observed, wanted: Intent, stays_in_pod: CPUSet) -> list[tuple[Step, CPUSet]]:
     """The CPU sets to write one after the other: what stays, plus what is its own, then everything.
 
-    A shared set of which nothing stays moves at once, because it cannot be empty in between; an exclusive one waits.
+    A set of which nothing stays cannot be empty in between. A shared one moves at once, to where its pod may be already; an
+    exclusive one waits for its grant and leaves only what its pod leaves.
     """
     final = wanted.settings.cpus
     if final is None or (seen.cpus == final and seen.effective == final):
         return []
     stays = seen.effective & final
-    first = stays or (CPUSet() if wanted.own else final)
+    if wanted.own:
+        first = stays or seen.effective & stays_in_pod
+        granted = stays | wanted.own
+    else:
+        first = stays or final & stays_in_pod or final
+        granted = CPUSet()
     last, steps = seen.cpus, []
-    for step, cpus in (
-        (Step.SHRINK, first),
-        (Step.GRANT, first | wanted.own if wanted.own else CPUSet()),
-        (Step.WIDEN, final),
-    ):
+    for step, cpus in ((Step.SHRINK, first), (Step.GRANT, granted), (Step.WIDEN, final)):
         if cpus and cpus != last:
             steps.append((step, cpus))
             last = cpus

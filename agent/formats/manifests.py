@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from agent.model.pod import Pod
 
 MAX_PODS = 1000  # of one file; a node runs a few hundred at most
 
+_QUOTED = re.compile(r'\s*[{\[]\s*["{\[]')  # begins as only JSON usually does
 _LISTS = ("List", "PodList")
 _REQUIREMENTS = ("requests", "limits", "claims")  # the fields of core/v1 ResourceRequirements
 
@@ -107,10 +109,10 @@ def _read(text: str, first_line: int) -> Document:
     try:  # JSON proper: some of its escapes mean nothing to YAML
         return read_json(text, first_line)
     except DocumentError as not_json:
-        try:
-            return read_yaml(text, first_line)  # JSON's look, YAML's rules: {metadata: {name: web}}
+        try:  # JSON's look, YAML's rules: {metadata: {name: web}}
+            return read_yaml(text, first_line)
         except DocumentError as not_yaml:
-            raise max(not_yaml, not_json, key=lambda error: error.line) from None  # who came further knows better
+            raise (not_json if _QUOTED.match(text) else not_yaml) from None
 
 
 def _pods_of(document: Document, source: str) -> Iterator[_Object | ManifestError]:

@@ -29,7 +29,7 @@ _UNREAD_BYTES = 64 * 1024 * 1024
 _STOP_SECONDS = 1.0  # for calls that are being answered; an answer that is not read by then is dropped
 _OPTIONS = (
     ("grpc.max_receive_message_length", 4096),  # the largest real request holds two names, 320 bytes
-    ("grpc.max_concurrent_streams", 128),
+    ("grpc.max_concurrent_streams", 1000),  # of one connection; a client that comes near it sees calls refused
     # A client that does not read is found by a ping while it has a call open; an idle connection is never pinged.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 20_000),

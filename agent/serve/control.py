@@ -26,6 +26,7 @@ CONTROL_SOCKET = Path("/run/pinfold/control.sock")
 MAX_REQUEST_BYTES = 64 * 1024
 MAX_CONNECTIONS = 16
 IDLE_SECONDS = 30.0  # after that a silent client loses its connection
+_BACKLOG = 128  # a full queue makes connect(2) fail at once where the client has a time limit
 
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class ControlServer:
     def start(self) -> None:
         """Listen. Raises SocketInUseError while another process answers there, SocketPathError where no socket can be made."""
         self._socket.bind(os.fspath(self._file.claim()))
-        self._socket.listen(MAX_CONNECTIONS)
+        self._socket.listen(_BACKLOG)
         self._file.expose()
         self._thread.start()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -48,7 +49,8 @@ class ControlClient:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
                 connection.settimeout(self._timeout_seconds)
                 connection.connect(os.fspath(self._path))
-                connection.sendall(request)
+                with contextlib.suppress(BrokenPipeError):  # refused before it was read: the answer says why
+                    connection.sendall(request)
                 with connection.makefile("rb") as answers:
                     answer = answers.readline(MAX_ANSWER_BYTES)
         except (FileNotFoundError, ConnectionRefusedError) as error:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from agent.model.cpuset import CPUSet
 from agent.model.topology import Cache
-from agent.node.partition import key_of, partition, refine
 from agent.node.sysfs import Sysfs
 from agent.node.sysfs_cpu import CPU_DIR
+from agent.node.sysfs_partition import key_of, partition, refine
 
 SHARED_SETS = ("shared_cpu_list", "shared_cpu_map")
 _SIZE = re.compile(r"(\d{1,12})([KMG])", re.ASCII)

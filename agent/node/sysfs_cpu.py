@@ -1,6 +1,6 @@
 """Which CPUs run, and what the kernel states about each: /sys/devices/system/cpu/cpuN and its topology directory.
 
-Grouping by these statements is `partition`; caches are `sysfs_cache`.
+Grouping is `sysfs_package`; caches are `sysfs_cache`.
 Source: Documentation/admin-guide/cputopology.rst and ABI/testing/sysfs-devices-system-cpu of the kernel.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from agent.model.cpuset import MAX_CPUS, CPUSet
 from agent.model.topology import CPULists, Hybrid
-from agent.node.partition import partition
 from agent.node.sysfs import Sysfs, SysfsError
+from agent.node.sysfs_partition import partition
 
 CPU_DIR = "sys/devices/system/cpu"
 

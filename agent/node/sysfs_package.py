@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from agent.model.cpuset import CPUSet, union
-from agent.node.partition import key_of, refine
 from agent.node.sysfs import Sysfs
 from agent.node.sysfs_cpu import CLUSTER_SETS, CORE_SETS, DIE_SETS, PACKAGE_SETS, Stated, read_groups
+from agent.node.sysfs_partition import key_of, refine
 
 Groups = tuple[CPUSet, ...]
 _NO_ID = {None, -1, 0xFFFF, 0xFFFFFFFF}  # the kernel's "none", also as it looks through 16 and 32 unsigned bits

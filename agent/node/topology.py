@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agent.model.topology import CPU, Cache, Package, Topology
-from agent.node.partition import key_of
 from agent.node.sysfs import Sysfs, SysfsError
 from agent.node.sysfs_cache import read_llc
 from agent.node.sysfs_cpu import CPU_DIR, Stated, read_cpu_lists, read_hybrid, read_stated
 from agent.node.sysfs_numa import NODE_DIR, node_of_cpus, read_node_states, read_numa
 from agent.node.sysfs_package import CPUGroups, read_cpu_groups
+from agent.node.sysfs_partition import key_of
 
 HOTPLUG_RETRIES = 5
 

@@ -13,6 +13,14 @@ from agent.errors import AgentError
 
 # command -> (module that has it as `command`, one line for --help, so that --help loads none of them)
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "exec": ("agent.commands.exec", "Run a command inside a container's grant."),
+    "run": ("agent.commands.run", "Run the agent in the foreground."),
+    "demo": ("agent.commands.demo", "See it work on this machine, for half a minute."),
+    "status": ("agent.commands.status", "Show what the running agent holds."),
+    "explain": ("agent.commands.explain", "Would this pod fit, where, and if not why."),
+    "exec": ("agent.commands.exec", "Run a command inside a container's grant."),
+    "config": ("agent.commands.config", "Check or show the configuration."),
+    "podresources": ("agent.commands.podresources", "See what a monitoring agent sees."),
     "replay": ("agent.commands.replay", "Run recorded decisions again; --check compares."),
     "topology": ("agent.commands.topology", "Show the machine as read from sysfs."),
 }

@@ -174,11 +174,11 @@ def write_cpu_checkpoint(
     }
     match version:
         case CPUVersion.V1:
-            return _sealed(_V1, {**content, "entries": _by_id(content["entries"], ids or {})})
+            return encode(_V1.type, _seal(_V1, {**content, "entries": _by_id(content["entries"], ids or {})})).encode()
         case CPUVersion.V2:
-            return _sealed(_V2, content)
+            return encode(_V2.type, _seal(_V2, content)).encode()
         case CPUVersion.V3:
-            return _sealed(_V3, content)
+            return encode(_V3.type, _seal(_V3, content)).encode()
         case CPUVersion.V4:
             return encode(_V4, _with_data(_seal(_V2, content))).encode()
         case CPUVersion.V4_INTERIM:
@@ -194,10 +194,6 @@ def _by_id(entries: Mapping[str, Mapping[str, str]], ids: Mapping[ContainerKey, 
 
 def _seal(form: Form, content: GoFields) -> GoFields:
     return {**content, "checksum": checksum(form.names[0], dump(form.type, {**content, "checksum": 0}))}
-
-
-def _sealed(form: Form, content: GoFields) -> bytes:
-    return encode(form.type, _seal(form, content)).encode()
 
 
 def _with_data(inline: GoFields) -> GoFields:

@@ -41,11 +41,12 @@ MAX_NODES = 1024  # CONFIG_NODES_SHIFT of x86_64; bounds what a damaged file can
 
 
 class MemoryVersion(StrEnum):
-    """The versions that can be written."""
+    """The versions that can be written. V3_INTERIM: the V3 of 1.37 before its release, with checksum 0."""
 
     V1 = "v1"
     V2 = "v2"
     V3 = "v3"
+    V3_INTERIM = "v3-interim"
 
 
 _INTS = GoSlice("[]int", INT)
@@ -189,12 +190,24 @@ def write_memory_checkpoint(policy: str, state: MemoryState, version: MemoryVers
         },
         "podEntries": {uid: {"memoryBlocks": _encode_blocks(blocks)} for uid, blocks in state.pod_entries.items()},
     }
-    form = _V2 if version is MemoryVersion.V2 else _V1
-    sealed = {**content, "checksum": checksum(form.names[0], dump(form.type, {**content, "checksum": 0}))}
-    if version is not MemoryVersion.V3:
-        return encode(form.type, sealed).encode()
-    data = encode(_DATA, content)
-    return encode(_V3, {**sealed, "data": data, "dataChecksum": string_checksum(data)}).encode()
+    match version:
+        case MemoryVersion.V1:
+            return encode(_V1.type, _seal(_V1, content)).encode()
+        case MemoryVersion.V2:
+            return encode(_V2.type, _seal(_V2, content)).encode()
+        case MemoryVersion.V3:
+            return encode(_V3, _with_data(_seal(_V1, content))).encode()
+        case MemoryVersion.V3_INTERIM:
+            return encode(_V3, _with_data({**content, "checksum": 0})).encode()
+
+
+def _seal(form: Form, content: GoFields) -> GoFields:
+    return {**content, "checksum": checksum(form.names[0], dump(form.type, {**content, "checksum": 0}))}
+
+
+def _with_data(inline: GoFields) -> GoFields:
+    data = encode(_DATA, inline)
+    return {**inline, "data": data, "dataChecksum": string_checksum(data)}
 
 
 def _encode_node(state: NUMANodeState) -> GoFields:

@@ -1,11 +1,12 @@
 """`pinfold_state`: two lines of JSON. The first is the header, the second the payload that the header vouches for.
 
-    {"schema":1,"bytes":<length of the payload>,"sha256":"<of the payload, as stored>"}
-    {"schema":1,"epoch":...,"generation":...,...}
+    {"schema":2,"bytes":<length of the payload>,"sha256":"<of the payload, as stored>"}
+    {"schema":2,"epoch":...,"generation":...,...}
 
 The header keeps this form in every schema to come, so that any program can tell a torn file from a newer one. The schema
 number stands in both lines: a flipped digit in the header is damage, not a newer file. Any change of the payload's fields is
-a new schema, so a field that schema 1 does not know can only come from a hand: the file is then refused, not quietly thinned.
+a new schema with a migration from the one before, so a field that a schema does not know can only come from a hand: the file is
+then refused, not quietly thinned. checkpoints/pinfold_state/ has a file of every schema.
 Sizes are bytes, sets in kernel list format, times Unix seconds; docs/state.md lists the fields.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields as dataclass_fields
 from typing import Any, TypeVar
 
@@ -46,7 +47,7 @@ from agent.model.state import (
     State,
 )
 
-SCHEMA = 1
+SCHEMA = 2
 MAX_BYTES = 64 << 20  # 1,000 pods with every field set are below 8 MiB
 _HEADER = re.compile(rb'\{"schema":([1-9]\d{0,8}),"bytes":(\d{1,9}),"sha256":"([0-9a-f]{64})"\}', re.ASCII)
 
@@ -120,9 +121,11 @@ def decode(data: bytes) -> State:
     if schema > SCHEMA:
         raise NewerStateError(schema, _readable_part(payload))
     try:
+        for older in range(schema, SCHEMA):
+            _MIGRATIONS[older](payload)
         return _decode_state(payload, strict=True)
     except BadInputError as error:
-        raise UnreadableStateError(f"intact, but not of schema {SCHEMA}: {error}") from error
+        raise UnreadableStateError(f"intact, but not of schema {schema}: {error}") from error
 
 
 def _verify(data: bytes) -> tuple[int, Any]:
@@ -147,6 +150,16 @@ def _verify(data: bytes) -> tuple[int, Any]:
     if isinstance(parsed, dict) and parsed.get("schema") != schema:
         raise DamagedStateError(f"header says schema {schema}, payload {parsed.get('schema')}")
     return schema, parsed
+
+
+def _from_1_to_2(payload: object) -> None:
+    """Schema 2 knows from which text of its manifest a pod came; "" is followed as a source without manifests is."""
+    for value, _ in Fields(payload, "").items("pods"):
+        if isinstance(value, dict):
+            value.setdefault("fingerprint", "")
+
+
+_MIGRATIONS: Mapping[int, Callable[[object], None]] = {1: _from_1_to_2}
 
 
 def _readable_part(payload: object) -> State | None:

@@ -114,7 +114,9 @@ def with_uids(state: State, wanted: Sequence[Wanted], fresh_uids: Sequence[str] 
 
 
 def _goes_on(record: PodRecord, wanted: Wanted | None) -> bool:
-    return wanted is not None and record.phase is not PodPhase.TERMINATING and record.fingerprint == wanted.fingerprint
+    if wanted is None or record.phase is PodPhase.TERMINATING:
+        return False
+    return record.fingerprint in ("", wanted.fingerprint)  # "": imported, or written before fingerprints were kept
 
 
 def decide(

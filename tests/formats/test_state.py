@@ -121,7 +121,7 @@ def put(name: str, value: object) -> Callable[[dict[str, object]], None]:
         ),
     ],
 )
-def test_intact_bytes_that_schema_1_does_not_allow_are_refused_naming_the_field(
+def test_intact_bytes_that_the_schema_does_not_allow_are_refused_naming_the_field(
     change: Callable[[dict[str, object]], None], path: str
 ) -> None:
     payload = payload_of(small_state())
@@ -146,7 +146,11 @@ def test_one_pod_listed_twice_is_refused() -> None:
 
 def test_json_too_deep_to_parse_is_unreadable_not_a_crash() -> None:
     text = b"[" * 200_000
-    header = b'{"schema":1,"bytes":%d,"sha256":"%s"}\n' % (len(text), hashlib.sha256(text).hexdigest().encode())
+    header = b'{"schema":%d,"bytes":%d,"sha256":"%s"}\n' % (
+        SCHEMA,
+        len(text),
+        hashlib.sha256(text).hexdigest().encode(),
+    )
     with pytest.raises(UnreadableStateError):
         decode(header + text + b"\n")
 

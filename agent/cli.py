@@ -13,7 +13,6 @@ from agent.errors import AgentError
 
 # command -> (module that has it as `command`, one line for --help, so that --help loads none of them)
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "exec": ("agent.commands.exec", "Run a command inside a container's grant."),
     "run": ("agent.commands.run", "Run the agent in the foreground."),
     "demo": ("agent.commands.demo", "See it work on this machine, for half a minute."),
     "status": ("agent.commands.status", "Show what the running agent holds."),

@@ -37,6 +37,9 @@ def command(pod: str, container: str, cmd: tuple[str, ...], socket: Path, verbos
       pinfold exec web app -- ./server --port 8080
       pinfold exec -v batch/job main -- sh -c 'grep allowed_list /proc/self/status'
     """
+    argv = cmd[1:] if cmd[0] == "--" else cmd  # click leaves it in, because our options end at POD
+    if not argv:
+        raise click.UsageError("no command given after --")
     client = ControlClient(socket)
     grant = ExecGrant.decode(client.call(PREPARE, {"pod": pod, "container": container}))
     if verbose:
@@ -45,7 +48,7 @@ def command(pod: str, container: str, cmd: tuple[str, ...], socket: Path, verbos
             f"pinfold: {pod} {container}: {kind} CPUs {grant.cpus or 'as the parent'}, memory {grant.mems or 'any'}",
             err=True,
         )
-    ended = run_in_cgroups(grant.cgroups, cmd)
+    ended = run_in_cgroups(grant.cgroups, argv)
     _report(client, grant, ended)
     return _exit_code(ended)
 

@@ -44,11 +44,11 @@ class MemoryReservation(Section):
 
 
 class NodeSection(Section):
-    """This node. name: as Kubernetes knows it, default the host name. sysRoot, procRoot: for other trees than the host's."""
+    """This node. root: the directory with sys/ and proc/, another one to try out a captured machine. minSharedCPUs: what
+    exclusive grants must leave shared; default 1 with strict-cpu-reservation, else 0.
+    """
 
-    name: str = ""
-    sysRoot: str = "/sys"
-    procRoot: str = "/proc"
+    root: str = "/"
     minSharedCPUs: Annotated[int, Field(ge=0)] | None = None
     maxPods: Annotated[int, Field(ge=1)] = 110
 

@@ -113,6 +113,11 @@ SERIES = (
     ),
     Series("pinfold_decision_duration_seconds", "Time of one decision, without the write.", buckets=_SECONDS),
     Series("pinfold_state_write_duration_seconds", "Time until a state was durable.", buckets=_SECONDS),
+    Series(
+        "pinfold_drift_repairs_total",
+        "Cgroup settings that somebody else had changed and that were written again, by the probable writer.",
+        {"writer": ("systemd", "kubelet", "kernel", "unknown")},
+    ),
     Series("pinfold_state_write_failures_total", "States that could not be written; their decision was taken back."),
 )
 

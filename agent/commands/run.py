@@ -1,0 +1,221 @@
+"""`pinfold run`: the daemon."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import signal
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import click
+import yaml
+
+from agent.config import Loaded, load
+from agent.config_schema import Config
+from agent.daemon import Daemon, Periods, group_path
+from agent.keeper import Keeper, policy_in_force
+from agent.kube.manifest_directory import ManifestDirectory
+from agent.log import say, set_up
+from agent.model.machine import Machine
+from agent.model.state import Epoch, State
+from agent.node.cgroup import detect
+from agent.node.enforcer import CgroupEnforcer, Enforcer, ObserveOnly
+from agent.node.exec_cgroups import ExecCgroups
+from agent.node.service_manager import from_environment
+from agent.node.state_store import Loaded as LoadedState
+from agent.node.state_store import Origin, StateStore
+from agent.node.topology import read_topology
+from agent.node_config import manager_config, node_capacity
+from agent.policy.managers import start
+from agent.policy.podresources_view import Shape
+from agent.policy.policy_machine import policy_machine
+from agent.serve.control import ControlServer
+from agent.serve.exposition import metrics_route
+from agent.serve.gauges import Observed
+from agent.serve.health import HealthBoard, health_routes
+from agent.serve.http import HTTPServer
+from agent.serve.loop import ServingLoop
+from agent.serve.metrics import NodeCollector
+from agent.serve.podresources import Endpoint, PodResourcesServer
+from agent.serve.series import Tally
+from agent.serve.sockets import SocketAccess
+from agent.serve.token_bucket import RateLimit
+
+_log = logging.getLogger("pinfold")
+RESTART_SECTIONS = ("node", "state", "podResources", "http", "control")
+_LIVE = {"periodSeconds": 1.0, "podQuota": "kubelet"}  # what of `enforcement` a reload applies
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path), help="Configuration file [/etc/pinfold/config.yaml].")
+@click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="One configuration value; wins over files.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def command(config: Path | None, flags: tuple[str, ...], verbose: bool) -> int:
+    """Run the agent in the foreground.
+
+    SIGTERM ends it, all pins stay. SIGHUP reads the configuration again.
+
+    \b
+    Examples:
+      pinfold run
+      pinfold run --config ./config.yaml --set state.directory=/tmp/pinfold
+    """
+    set_up(verbose=verbose)
+    values = parse_flags(flags)
+    run(load(config, values), config, values)
+    return 0
+
+
+def parse_flags(flags: tuple[str, ...]) -> dict[str, Any]:
+    """`--set KEY=VALUE` pairs; a value is YAML, so that numbers and lists can be given. Raises click.BadParameter."""
+    values: dict[str, Any] = {}
+    for flag in flags:
+        key, equals, text = flag.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{flag!r} is not KEY=VALUE", param_hint="--set")
+        try:
+            values[key] = yaml.safe_load(text) if text else ""
+        except yaml.YAMLError as error:
+            raise click.BadParameter(f"{flag!r}: the value is not YAML", param_hint="--set") from error
+    return values
+
+
+def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
+    """Wire everything up, serve until SIGTERM or SIGINT, and take it down again."""
+    config = loaded.config
+    machine = read_machine(config)
+    settings = manager_config(machine, config)
+    managers = start(machine, settings)
+    node = node_capacity(machine, config)
+    tally, board = Tally(), HealthBoard()
+    with ExitStack() as stack:
+        store = stack.enter_context(StateStore(Path(config.state.directory)))
+        state = first_state(store.load(datetime.now(UTC)))
+        keeper = Keeper(
+            store, managers, node, state, lambda seconds: tally.observe("pinfold_state_write_duration_seconds", seconds)
+        )
+        keeper.under(managers, node, policy_in_force(managers, settings), boot_id(config))
+        enforcer, exec_cgroups = backend(config)
+        loop = stack.enter_context(ServingLoop())
+        resources = PodResourcesServer(loop, [endpoint(config)])
+        daemon = Daemon(
+            keeper,
+            manifests(config, pod_level=managers.gates.pod_level_resources),
+            enforcer,
+            exec_cgroups,
+            resources.publish,
+            board,
+            tally,
+            from_environment(),
+            shape=shape(config),
+            periods=periods(config),
+            strict_pod_quota=config.enforcement.podQuota == "strict",
+            reload=lambda daemon: reload(daemon, config, path, flags),
+        )
+        signal.signal(signal.SIGTERM, lambda *_: daemon.stop())
+        signal.signal(signal.SIGINT, lambda *_: daemon.stop())
+        signal.signal(signal.SIGHUP, lambda *_: daemon.reload())
+        resources.start(daemon.prepare())
+        stack.callback(resources.stop)
+        if config.http.port:
+            collector = NodeCollector(
+                lambda: Observed(keeper.state, keeper.managers.machine, board.is_ready()),
+                tally,
+                resources.calls,
+                kubelet_names=config.http.kubeletMetrics,
+            )
+            routes = {**health_routes(board), "/metrics": metrics_route(collector)}
+            http = HTTPServer(loop, config.http.address, config.http.port, routes)
+            http.start()
+            stack.callback(http.stop)
+        stack.enter_context(ControlServer(Path(config.control.socket), daemon.call))
+        say(_log, logging.INFO, "started", podresources=config.podResources.socket, control=config.control.socket)
+        daemon.run()
+    say(_log, logging.INFO, "stopped; all pins stay")
+
+
+def read_machine(config: Config) -> Machine:
+    """The machine below `node.sysRoot`, which is the directory that holds sys/ and proc/."""
+    return policy_machine(read_topology(Path(config.node.root)))
+
+
+def first_state(loaded: LoadedState) -> State:
+    """The state to go on from. A fallback begins a new epoch, so that no reader runs backwards."""
+    for aside in loaded.set_aside:
+        say(_log, logging.ERROR, "state file set aside", file=aside.path, kept_as=aside.kept_as, why=aside.why)
+    if loaded.state is not None and loaded.origin is Origin.CURRENT:
+        return loaded.state
+    previous = loaded.state.epoch if loaded.state is not None else None
+    epoch = Epoch.after(previous, now_seconds=int(time.time()), nonce=secrets.token_hex(8))
+    if loaded.state is not None:
+        say(_log, logging.WARNING, "going on from the previous generation", generation=loaded.state.generation)
+        return replace(loaded.state, epoch=epoch)
+    return State(epoch)
+
+
+def boot_id(config: Config) -> str:
+    """The kernel's id of this boot; empty where there is none (a captured tree)."""
+    try:
+        path = Path(config.node.root) / "proc/sys/kernel/random/boot_id"
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def backend(config: Config) -> tuple[Enforcer, ExecCgroups | None]:
+    """The enforcement backend. Raises CgroupError where backend `cgroup` cannot work here."""
+    if config.enforcement.backend == "none":
+        return ObserveOnly(), None
+    hierarchy = detect(Path(config.enforcement.cgroupRoot))
+    cgroups = ExecCgroups(hierarchy, PurePosixPath(group_path(config.enforcement.parent)))
+    cgroups.open()
+    return CgroupEnforcer(hierarchy, cgroups.find, time.monotonic), cgroups
+
+
+def manifests(config: Config, *, pod_level: bool) -> ManifestDirectory | None:
+    """The manifests source, if configured."""
+    source = config.sources.manifests
+    return None if source is None else ManifestDirectory(Path(source.path), pod_level)
+
+
+def periods(config: Config) -> Periods:
+    """How often the loop looks."""
+    source = config.sources.manifests.periodSeconds if config.sources.manifests is not None else 3600.0
+    return Periods(source, config.enforcement.periodSeconds)
+
+
+def shape(config: Config) -> Shape:
+    """The release whose PodResources answers are given: the pod-level managers are shown the 1.37 way unless told otherwise."""
+    return Shape(config.podResources.shape or config.kubeletVersion)
+
+
+def endpoint(config: Config) -> Endpoint:
+    """The PodResources socket."""
+    section = config.podResources
+    access = SocketAccess(Path(section.socket), int(section.mode, 8), section.group or None)
+    limit = RateLimit(section.qps, section.burst) if section.qps else None
+    return Endpoint(access, limit=limit)
+
+
+def reload(daemon: Daemon, running: Config, path: Path | None, flags: dict[str, Any]) -> None:
+    """Apply what can change live, and say what needs a restart. Raises AgentError; then everything stays as it was."""
+    config = load(path, flags).config
+    machine = read_machine(config)
+    settings = manager_config(machine, config)
+    managers = start(machine, settings)
+    daemon.keeper.under(managers, node_capacity(machine, config), policy_in_force(managers, settings), boot_id(config))
+    source = manifests(config, pod_level=managers.gates.pod_level_resources)
+    if source is None or daemon.manifests is None or source.path != daemon.manifests.path:
+        daemon.manifests = source
+    daemon.periods = periods(config)
+    daemon.strict_pod_quota = config.enforcement.podQuota == "strict"
+    stale = [name for name in RESTART_SECTIONS if getattr(config, name) != getattr(running, name)]
+    if config.enforcement.model_copy(update=_LIVE) != running.enforcement.model_copy(update=_LIVE):
+        stale.append("enforcement")
+    for section in stale:
+        say(_log, logging.WARNING, "needs a restart", section=section)

@@ -1,0 +1,93 @@
+"""What `pinfold status` shows, as JSON: the state in force and what is not as it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent.model.numa import node_ids
+from agent.model.state import Blocks, PodRecord, State
+from agent.policy.managers import Managers
+from agent.policy.placement import placements
+from agent.policy.plan import Refused
+from agent.policy.qos import pod_qos
+
+
+def encode_status(
+    state: State,
+    managers: Managers,
+    refused: Mapping[str, Refused],
+    problems: Sequence[str],
+    *,
+    ready: bool,
+    paused: bool = False,
+) -> dict[str, Any]:
+    """The whole status. Lists of CPUs are in kernel form, sizes in bytes. problems: one sentence each."""
+    reserved = managers.cpu.reserved if managers.cpu is not None else state.policy.reserved_cpus
+    return {
+        "epoch": str(state.epoch),
+        "generation": state.generation,
+        "ready": ready,
+        "paused": paused,
+        "problems": list(problems),
+        "policy": {
+            "cpuManagerPolicy": state.policy.cpu_policy,
+            "memoryManagerPolicy": state.policy.memory_policy,
+            "topologyManagerPolicy": state.policy.topology_policy,
+            "topologyManagerScope": state.policy.topology_scope,
+        },
+        "cpus": {
+            "online": str(managers.machine.topology.all),
+            "reserved": str(reserved),
+            "shared": str(state.grants.cpu.default),
+        },
+        "memory": {
+            str(node): {
+                resource: {"allocatable": table.allocatable, "reserved": table.reserved, "free": table.free}
+                for resource, table in numa.memory.items()
+            }
+            for node, numa in state.grants.memory.machine.items()
+        },
+        "pods": [_pod(record, state, managers) for record in state.pods.values()],
+        "refused": [
+            {
+                "namespace": each.pod.namespace,
+                "name": each.pod.name,
+                "reason": each.reason,
+                "message": each.message,
+                "hint": each.hint,
+            }
+            for each in refused.values()
+        ],
+    }
+
+
+def _pod(record: PodRecord, state: State, managers: Managers) -> dict[str, Any]:
+    pod = record.pod
+    bubble = state.grants.cpu.pod_entries.get(pod.uid)
+    return {
+        "uid": pod.uid,
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "qos": str(pod_qos(pod, pod_level_resources=managers.gates.pod_level_resources)),
+        "phase": str(record.phase),
+        "cpus": None if bubble is None else str(bubble),
+        "memory": _blocks(state.grants.memory.pod_entries.get(pod.uid, ())),
+        "resize": str(record.resize.state),
+        "resizeMessage": record.resize.message,
+        "unplaced": record.unplaced.message if record.unplaced else "",
+        "degraded": record.degraded.message if record.degraded else "",
+        "containers": [
+            {
+                "name": placed.container,
+                "isolation": str(placed.isolation),
+                "cpus": str(placed.cpus),
+                "memory": _blocks(placed.memory),
+            }
+            for placed in placements(state.grants, pod, managers.gates)
+        ],
+    }
+
+
+def _blocks(blocks: Blocks) -> list[dict[str, Any]]:
+    return [{"type": block.type, "size": block.size, "numa": list(node_ids(block.nodes))} for block in blocks]

@@ -78,6 +78,13 @@ class Offer:
     anywhere: bool = False
     anywhere_preferred: bool = False
 
+    @property
+    def listed(self) -> tuple[NodeMask, ...]:
+        """The masks that are listed one by one."""
+        if isinstance(self.hints, CapacityHints):
+            return self.hints.others
+        return tuple(hint.affinity for hint in self.hints if hint.affinity is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Found:

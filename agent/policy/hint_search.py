@@ -5,305 +5,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import combinations
+from collections.abc import Sequence
+from typing import Protocol
 
-from agent.model.cpuset import bits
 from agent.model.numa import NodeMask
-from agent.policy.hint_family import CapacityHints, Found, Need, Offer
-from agent.policy.hint_tables import (
-    TABLE_NODES,
-    Universe,
-    hint_table,
-    intersections,
-    numbers,
-    preferred_table,
-    sizes,
-)
-from agent.policy.node_packing import Budget, BudgetExhaustedError, Packing, Slack
-from agent.policy.numa_distances import Distances, fittest
-
-MOST_WAYS = 4096  # combinations of listed masks followed; kubelet device hints on 12 nodes would already be more
+from agent.policy import hint_packing, hint_tables
+from agent.policy.hint_family import CapacityHints, Found, Offer
+from agent.policy.hint_packing import PackingSearch
+from agent.policy.hint_tables import MOST_TABLE_NODES, TABLE_NODES, TableSearch
+from agent.policy.numa_distances import NUMADistances
 
 
-def best_preferred(offers: Sequence[Offer], default: NodeMask, distances: Distances | None) -> Found:
-    """The best mask that is preferred by every offer at once. `default` is all nodes of the machine."""
-    if _nodes(offers, default).bit_count() <= TABLE_NODES:
-        return Found(_preferred_by_table(offers, default, distances))
-    return _PreferredSearch(offers, default, distances).run()
+class CommonMasks(Protocol):
+    """What the offers have in common."""
+
+    def best_preferred(self) -> Found:
+        """The best mask that is preferred by every offer at once."""
+
+    def best_intersection(self) -> Found:
+        """The best mask that is an intersection of one mask of each offer; sized for the offer that needs the most nodes."""
 
 
-def best_intersection(offers: Sequence[Offer], default: NodeMask, distances: Distances | None) -> Found:
-    """The best mask that is the intersection of one mask of each offer; sized for the offer that needs the most nodes."""
-    if _nodes(offers, default).bit_count() <= TABLE_NODES:
-        return Found(_intersection_by_table(offers, default, distances))
-    return _IntersectionSearch(offers, default, distances).run()
-
-
-def narrowest(hints: CapacityHints, containing: NodeMask = 0, budget: Budget | None = None) -> Found:
-    """The hint with the fewest nodes, then the lowest value, among those whose mask has all nodes of `containing`."""
-    nodes = hints.nodes | containing
-    for mask in hints.others:
-        nodes |= mask
+def common_masks(offers: Sequence[Offer], default: NodeMask, distances: NUMADistances | None) -> CommonMasks:
+    """The search for these offers. default: all nodes of the machine, those of every `CapacityHints` among them."""
+    nodes = _every_node(offers, default)
     if nodes.bit_count() <= TABLE_NODES:
-        universe = Universe.of(nodes)
-        masks = map(universe.mask, numbers(hint_table(hints, universe), universe))
-        return Found(fittest((mask for mask in masks if not containing & ~mask), 1, None))
-    listed = fittest((mask for mask in hints.others if not containing & ~mask), 1, None)
-    ruled = _narrowest_by_rule(hints, containing, budget or Budget())
-    return Found(fittest([mask for mask in (listed, ruled.mask) if mask is not None], 1, None), ruled.exact)
+        return TableSearch(offers, default, nodes, distances)
+    packing = PackingSearch(offers, default, distances)
+    if nodes.bit_count() <= MOST_TABLE_NODES:
+        return _ProvenSearch(packing, TableSearch(offers, default, nodes, distances))
+    return packing
 
 
-def _narrowest_by_rule(hints: CapacityHints, containing: NodeMask, budget: Budget) -> Found:
-    slack = _slack((hints,), hints.nodes, containing)
-    if slack is None:
-        return Found(None)
-    packing = Packing(hints.nodes, (slack,), budget)
-    exact = True
-    for size in range(
-        max(least_size(hints), (hints.required | containing).bit_count(), 1), hints.nodes.bit_count() + 1
-    ):
-        found = packing.lowest(size)
-        exact &= found.exact
-        if found.mask is not None:
-            return Found(found.mask, exact)
-    return Found(hints.nodes, exact)
+class _ProvenSearch:
+    """Packing first; tables where it cannot prove its answer."""
+
+    def __init__(self, packing: CommonMasks, tables: CommonMasks) -> None:
+        self._packing, self._tables = packing, tables
+
+    def best_preferred(self) -> Found:
+        found = self._packing.best_preferred()
+        return found if found.exact else self._tables.best_preferred()
+
+    def best_intersection(self) -> Found:
+        found = self._packing.best_intersection()
+        return found if found.exact else self._tables.best_intersection()
 
 
-def least_size(hints: CapacityHints) -> int:
-    """No mask of the rule has fewer nodes: each need taken by itself, largest amounts first."""
-    least = 0
-    for need in hints.needs:
-        total = count = 0
-        for amount in sorted((need.amounts.get(node, 0) for node in bits(hints.nodes)), reverse=True):
-            if total >= need.at_least:
-                break
-            total, count = total + amount, count + 1
-        least = max(least, count)
-    return least
+def narrowest(hints: CapacityHints, containing: NodeMask = 0) -> Found:
+    """The hint with the fewest nodes, then the lowest value, among those whose mask has all nodes of `containing`."""
+    nodes = _every_node([Offer(hints)], containing)
+    if nodes.bit_count() <= TABLE_NODES:
+        return Found(hint_tables.narrowest(hints, containing, nodes))
+    found = hint_packing.narrowest(hints, containing)
+    if not found.exact and nodes.bit_count() <= MOST_TABLE_NODES:
+        return Found(hint_tables.narrowest(hints, containing, nodes))
+    return found
 
 
-def _slack(families: Iterable[CapacityHints], nodes: NodeMask, staying: NodeMask = 0) -> Slack | None:
-    """What masks within `nodes` that satisfy all of these families' rules can leave out; None where there is no such mask."""
-    needs: list[Need] = []
-    for family in families:
-        if family.required & ~nodes:
-            return None
-        staying |= family.required
-        needs += family.needs
-    limits = tuple(sum(need.amounts.get(node, 0) for node in bits(nodes)) - need.at_least for need in needs)
-    if not nodes or staying & ~nodes or min(limits, default=0) < 0:
-        return None
-    costs = {node: tuple(need.amounts.get(node, 0) for need in needs) for node in bits(nodes & ~staying)}
-    return Slack(limits, costs)
-
-
-def _nodes(offers: Iterable[Offer], default: NodeMask) -> NodeMask:
+def _every_node(offers: Sequence[Offer], default: NodeMask) -> NodeMask:
     nodes = default
     for offer in offers:
         if isinstance(offer.hints, CapacityHints):
             nodes |= offer.hints.nodes
-        for mask in _listed(offer):
+        for mask in offer.listed:
             nodes |= mask
     return nodes
-
-
-def _listed(offer: Offer) -> list[NodeMask]:
-    if isinstance(offer.hints, CapacityHints):
-        return list(offer.hints.others)
-    return [hint.affinity for hint in offer.hints if hint.affinity is not None]
-
-
-def _preferred_by_table(offers: Sequence[Offer], default: NodeMask, distances: Distances | None) -> NodeMask | None:
-    universe = Universe.of(_nodes(offers, default))
-    common = 0
-    for offer in offers:
-        common |= preferred_table(offer.hints, universe)
-    for offer in offers:
-        if not offer.anywhere_preferred:
-            common &= preferred_table(offer.hints, universe)
-    masks = {universe.mask(number) & default for number in numbers(common, universe)}
-    return fittest(masks - {0}, 1, distances)
-
-
-def _intersection_by_table(offers: Sequence[Offer], default: NodeMask, distances: Distances | None) -> NodeMask | None:
-    universe = Universe.of(_nodes(offers, default))
-    target = 0
-    common = None
-    for offer in offers:
-        table = hint_table(offer.hints, universe)
-        size_of = sizes(len(universe.nodes))
-        target = max(target, min((size_of[number] for number in numbers(table, universe)), default=0))
-        if offer.anywhere:
-            table |= 1 << 8 * (universe.size - 1)
-        common = table if common is None else intersections(common, table, universe)
-    masks = {universe.mask(number) & default for number in numbers(common or 0, universe)}
-    return fittest(masks - {0}, target, distances)
-
-
-class _PreferredSearch:
-    """Masks of the rules are searched for, masks that are listed anywhere are looked at one by one."""
-
-    def __init__(self, offers: Sequence[Offer], default: NodeMask, distances: Distances | None) -> None:
-        self._offers, self._default, self._distances = offers, default, distances
-        self._budget = Budget()
-        self._exact = True
-
-    def run(self) -> Found:
-        listed = {mask for offer in self._offers for mask in _listed(offer) if self._all_prefer(mask)}
-        best = self._fittest([mask & self._default for mask in listed if mask & self._default])
-        # an offer that also takes any node does not restrict the others
-        strict = [offer.hints for offer in self._offers if not offer.anywhere_preferred]
-        families = [hints for hints in strict if isinstance(hints, CapacityHints)]
-        if families and len(families) == len(strict):
-            try:
-                best = self._by_rules(families, best)
-            except BudgetExhaustedError:
-                self._exact = False
-        return Found(best, self._exact)
-
-    def _all_prefer(self, mask: NodeMask) -> bool:
-        named = False
-        for offer in self._offers:
-            if isinstance(offer.hints, CapacityHints):
-                prefers = offer.hints.admits(mask) and offer.hints.prefers(mask)
-            else:
-                prefers = any(hint.preferred and hint.affinity == mask for hint in offer.hints)
-            if not prefers and not offer.anywhere_preferred:
-                return False
-            named |= prefers
-        return named
-
-    def _fittest(self, masks: Iterable[NodeMask]) -> NodeMask | None:
-        return fittest(masks, 1, self._distances)
-
-    def _by_rules(self, families: list[CapacityHints], best: NodeMask | None) -> NodeMask | None:
-        nodes = self._default
-        for family in families:
-            nodes &= family.nodes
-        fixed = {family.preferred_size for family in families if not family.sockets}
-        if len(fixed) > 1:
-            return best
-        least = max(map(least_size, families))
-        most = nodes.bit_count() if best is None else best.bit_count()
-        for size in fixed or range(max(least, 1), most + 1):
-            found = self._of_size(families, nodes, size)
-            if found is not None:
-                return found if best is None else self._fittest([found, best])
-        return best
-
-    def _of_size(self, families: list[CapacityHints], nodes: NodeMask, size: int) -> NodeMask | None:
-        by_socket = [family for family in families if family.sockets and family.preferred_size != size]
-        found = []
-        for part, touching in _socket_choices(by_socket, nodes):
-            self._budget.spend(part.bit_count())
-            slack = _slack([*families, *touching], part)
-            if slack is not None and size <= part.bit_count():
-                found.append(_search(Packing(part, (slack,), self._budget), size, self._distances))
-        self._exact &= all(result.exact for result in found)
-        return self._fittest(result.mask for result in found if result.mask is not None)
-
-
-def _socket_choices(aligned: list[CapacityHints], nodes: NodeMask) -> Iterable[tuple[NodeMask, list[CapacityHints]]]:
-    """The ways to span the right number of sockets: the nodes within them, and the rule that each of them is touched."""
-    if not aligned:
-        yield nodes, []
-        return
-    sockets, count = aligned[0].sockets, aligned[0].socket_count  # there is one CPU manager
-    every = 0
-    for node in bits(nodes):
-        every |= sockets.get(node, 0)
-    for chosen in combinations(bits(every), count):
-        within = sum(1 << socket for socket in chosen)
-        part = sum(1 << node for node in bits(nodes) if not sockets.get(node, 0) & ~within)
-        touched = tuple(
-            Need({node: 1 for node in bits(part) if sockets.get(node, 0) >> socket & 1}, 1) for socket in chosen
-        )
-        yield part, [CapacityHints(part, touched, 0)]
-
-
-class _IntersectionSearch:
-    """Each offer gives either a listed mask or one by its rule; combinations that restrict alike are looked at once."""
-
-    def __init__(self, offers: Sequence[Offer], default: NodeMask, distances: Distances | None) -> None:
-        self._offers, self._default, self._distances = offers, default, distances
-        self._budget = Budget()
-        self._exact = True
-
-    def run(self) -> Found:
-        target = 0
-        for offer in self._offers:
-            target = max(target, self._narrowest_size(offer))
-        parts = self._parts()
-        best = self._of_size(parts, target)
-        if best is None:
-            best = self._other_size(parts, target)
-        return Found(best, self._exact)
-
-    def _narrowest_size(self, offer: Offer) -> int:
-        if not isinstance(offer.hints, CapacityHints):
-            return min((mask.bit_count() for mask in _listed(offer)), default=0)
-        found = narrowest(offer.hints, budget=self._budget)
-        self._exact &= found.exact
-        return found.mask.bit_count() if found.mask is not None else 0
-
-    def _parts(self) -> list[Packing]:
-        """Every way to restrict the nodes by listed masks, with the rules of the offers that gave none of theirs."""
-        ways: dict[tuple[NodeMask, tuple[int, ...]], None] = {(self._default, ()): None}
-        rules: list[CapacityHints] = []
-        for offer in self._offers:
-            masks = set(_listed(offer)) | ({self._default} if offer.anywhere else set())
-            rule = None
-            if isinstance(offer.hints, CapacityHints) and offer.hints.is_open():
-                rule = next((rank for rank, known in enumerate(rules) if known is offer.hints), len(rules))
-                rules[rule:] = [offer.hints]
-            longer: dict[tuple[NodeMask, tuple[int, ...]], None] = {}
-            for nodes, chosen in ways:
-                for mask in masks:
-                    if nodes & mask:
-                        longer[nodes & mask, chosen] = None
-                if rule is not None and nodes & rules[rule].nodes:
-                    longer[nodes & rules[rule].nodes, tuple(sorted((*chosen, rule)))] = None
-            ways = longer
-            if len(ways) > MOST_WAYS:
-                self._exact = False
-                ways = dict.fromkeys(sorted(ways, key=lambda way: -way[0].bit_count())[:MOST_WAYS])
-        slacks = [_slack((rule,), rule.nodes) for rule in rules]
-        return [
-            Packing(nodes, [slack for rank in chosen if (slack := slacks[rank]) is not None], self._budget)
-            for nodes, chosen in ways
-        ]
-
-    def _of_size(self, parts: list[Packing], size: int) -> NodeMask | None:
-        best: NodeMask | None = None
-        for part in sorted(parts, key=lambda part: part.ideal(size)):
-            if part.nodes.bit_count() < size or size < 1:
-                continue
-            if best is not None and self._distances is None and part.ideal(size) >= best:
-                continue
-            found = _search(part, size, self._distances, best)
-            self._exact &= found.exact
-            if found.mask is not None:
-                best = fittest([found.mask] if best is None else [found.mask, best], size, self._distances)
-        return best
-
-    def _other_size(self, parts: list[Packing], target: int) -> NodeMask | None:
-        """No intersection has the size aimed at: the largest smaller one, else the smallest larger one.
-
-        A part's own nodes are always possible; smaller ones of the same part only down to what its rules need.
-        """
-        smaller = [part.nodes for part in parts if part.nodes.bit_count() < target]
-        if smaller:
-            return fittest(smaller, target, self._distances)
-        most = max((part.nodes.bit_count() for part in parts), default=0)
-        for size in range(target + 1, most + 1):
-            best = self._of_size(parts, size)
-            if best is not None:
-                return best
-        return None
-
-
-def _search(packing: Packing, size: int, distances: Distances | None, beat: NodeMask | None = None) -> Found:
-    if distances is None:
-        return packing.lowest(size)
-    return packing.closest(size, distances, beat)

@@ -9,14 +9,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import TypeAlias
 
 from agent.model.cpuset import bits
 from agent.model.numa import NodeMask, node_ids
-from agent.policy.hint_family import CapacityHints, Hint
+from agent.policy.hint_family import CapacityHints, Found, Hint, Offer
+from agent.policy.numa_distances import NUMADistances, fittest
 
-TABLE_NODES = 12  # 4096 sets: about a millisecond per family and per pair; beyond, `agent.policy.hint_search`
+TABLE_NODES = 8  # 256 sets: microseconds per family and pair; beyond, `agent.policy.hint_packing` is faster
+MOST_TABLE_NODES = 12  # 4096 sets: some milliseconds, where packing cannot prove its answer
 
 Table: TypeAlias = int
 
@@ -81,10 +84,8 @@ def hint_table(hints: CapacityHints | Sequence[Hint], universe: Universe) -> Tab
     return table | table_of(hints.others, universe)
 
 
-def preferred_table(hints: CapacityHints | Sequence[Hint], universe: Universe) -> Table:
-    """The masks of the preferred hints."""
-    if not isinstance(hints, CapacityHints):
-        return hint_table([hint for hint in hints if hint.preferred], universe)
+def preferred_sizes(hints: CapacityHints, universe: Universe) -> Table:
+    """All sets that would be preferred if they were hints."""
     preferred = of_size(hints.preferred_size, len(universe.nodes))
     if hints.sockets:
         spans = [0]
@@ -93,7 +94,7 @@ def preferred_table(hints: CapacityHints | Sequence[Hint], universe: Universe) -
             spans += [so_far | sockets for so_far in spans]
         count = hints.socket_count
         preferred |= int.from_bytes(bytes([spanned.bit_count() == count for spanned in spans]), "little")
-    return hint_table(hints, universe) & preferred
+    return preferred
 
 
 def _within(universe: Universe, nodes: NodeMask, required: NodeMask) -> Table:
@@ -156,3 +157,72 @@ def _without(step: int, count: int) -> int:
     """The lanes of the sets without node `step`."""
     lanes = b"".join(bytes(4) if number >> step & 1 else b"\xff" * 4 for number in range(1 << count))
     return int.from_bytes(lanes, "little")
+
+
+class TableSearch:
+    """The best masks that these offers have in common. default: all nodes of the machine. nodes: all that occur anywhere."""
+
+    def __init__(
+        self, offers: Sequence[Offer], default: NodeMask, nodes: NodeMask, distances: NUMADistances | None
+    ) -> None:
+        self._offers, self._default, self._distances = offers, default, distances
+        self._universe = Universe.of(nodes)
+        self._tables: dict[int, Table] = {}
+
+    def best_preferred(self) -> Found:
+        """The best mask that is preferred by every offer at once."""
+        preferred = [
+            self._members(offer) & preferred_sizes(offer.hints, self._universe)
+            if isinstance(offer.hints, CapacityHints)
+            else hint_table([hint for hint in offer.hints if hint.preferred], self._universe)
+            for offer in self._offers
+        ]
+        common = reduce(or_, preferred, 0)
+        for offer, table in zip(self._offers, preferred, strict=True):
+            if not offer.anywhere_preferred:
+                common &= table
+        return Found(self._fittest(common, 1))
+
+    def best_intersection(self) -> Found:
+        """The best mask that is an intersection of one mask of each offer; sized for the offer that needs the most nodes."""
+        target = 0
+        common = self._universe.everything
+        for rank, offer in enumerate(self._offers):
+            table = self._members(offer)
+            target = max(target, narrowest_size(table, self._universe))
+            if offer.anywhere:
+                table |= 1 << 8 * (self._universe.size - 1)
+            common = intersections(common, table, self._universe) if rank else table
+        return Found(self._fittest(common, target))
+
+    def _members(self, offer: Offer) -> Table:
+        key = id(offer.hints)  # memory and hugepages share one family
+        if key not in self._tables:
+            self._tables[key] = hint_table(offer.hints, self._universe)
+        return self._tables[key]
+
+    def _fittest(self, table: Table, target: int) -> NodeMask | None:
+        universe = self._universe
+        if self._default.bit_count() < len(universe.nodes):
+            masks = {universe.mask(number) & self._default for number in numbers(table, universe)}
+            return fittest(masks - {0}, target, self._distances)
+        count = len(universe.nodes)
+        for size in sorted(range(1, count + 1), key=lambda size: (size > target, abs(size - target))):
+            found = table & of_size(size, count)
+            if found:
+                masks = set(map(universe.mask, numbers(found, universe)))
+                return min(masks) if self._distances is None else fittest(masks, size, self._distances)
+        return None
+
+
+def narrowest_size(table: Table, universe: Universe) -> int:
+    """The number of nodes in the smallest set of a table; 0 where it has none."""
+    count = len(universe.nodes)
+    return next((size for size in range(count + 1) if table & of_size(size, count)), 0)
+
+
+def narrowest(hints: CapacityHints, containing: NodeMask, nodes: NodeMask) -> NodeMask | None:
+    """The hint with the fewest nodes, then the lowest value, among those whose mask has all nodes of `containing`."""
+    universe = Universe.of(nodes)
+    masks = map(universe.mask, numbers(hint_table(hints, universe), universe))
+    return fittest((mask for mask in masks if not containing & ~mask), 1, None)

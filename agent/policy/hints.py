@@ -6,17 +6,17 @@ How they say it is `agent.policy.hint_family`; what becomes of it is `agent.poli
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from agent.errors import BadInputError
 from agent.model.cpuset import CPUSet, bits
 from agent.model.machine import CPUTopology
 from agent.model.numa import NodeMask, node_ids, node_mask
 from agent.model.state import NUMANodeState
-from agent.policy.hint_family import CapacityHints, Hint, Need, ProviderHints, ResourceHints
-from agent.policy.hint_search import least_size, narrowest
-from agent.policy.hint_tables import Universe, hint_table, numbers, preferred_table
-
-__all__ = ["CapacityHints", "Hint", "ProviderHints", "ResourceHints", "cpu_hints", "enumerate_hints", "memory_hints"]
+from agent.policy.hint_family import CapacityHints, Hint, Need, ResourceHints
+from agent.policy.hint_packing import least_size
+from agent.policy.hint_search import narrowest
+from agent.policy.hint_tables import Universe, hint_table, numbers, preferred_sizes
 
 MOST_LISTED_NODES = 16  # 65535 hints
 
@@ -99,12 +99,11 @@ def memory_family(
         needs += (Need(dict.fromkeys(node_ids(loose), 1), 2),)
     smallest, exact = table.fewest_nodes()
     by_rule = CapacityHints(loose, needs, smallest, exact=exact)
-    others = {1 << node for node in machine}
+    others = {1 << node for node, state in machine.items() if state.assignments > 0}
     others |= {state.cells for state in machine.values() if state.assignments > 0 and state.cells.bit_count() > 1}
     others |= set(reusable) - {0}
-    members = [mask for mask in sorted(others) if table.fits(mask) and not by_rule.admits(mask)]
-    family = CapacityHints(loose, needs, smallest, others=tuple(members), exact=exact)
-    return family if members or family.is_open() else None
+    members = tuple(mask for mask in sorted(others) if table.fits(mask) and not by_rule.admits(mask))
+    return replace(by_rule, others=members) if members or by_rule.is_open() else None
 
 
 class _MemoryTable:
@@ -185,7 +184,7 @@ def enumerate_hints(hints: ResourceHints) -> tuple[Hint, ...]:
     if nodes.bit_count() > MOST_LISTED_NODES:
         raise TooManyHintsError(nodes)
     universe = Universe.of(nodes)
-    preferred = preferred_table(hints, universe).to_bytes(universe.size, "little")
+    preferred = preferred_sizes(hints, universe).to_bytes(universe.size, "little")
     return tuple(
         Hint(universe.mask(number), bool(preferred[number]))
         for number in numbers(hint_table(hints, universe), universe)

@@ -17,13 +17,13 @@ from typing import TypeAlias
 
 from agent.model.numa import NodeMask, node_ids
 from agent.policy.hint_family import Found
-from agent.policy.numa_distances import Distances, distance_sum
+from agent.policy.numa_distances import NUMADistances
 
 BUDGET_STEPS = 20_000  # a step is about a microsecond of Python
 _BEAMS = (8, 256)  # how many ways of charging are followed side by side: first a few, then nearly all
 _WEIGHTS = 1 << 64  # scale of the integer weights; far above the bytes of any machine
 
-_Room: TypeAlias = tuple[int, ...]  # what is left of every slack, need by need
+Room: TypeAlias = tuple[int, ...]  # what is left of every slack, need by need
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ class Packing:
     budget: Budget = field(default_factory=Budget)
 
     def __post_init__(self) -> None:
-        self._ids = node_ids(self.nodes)
-        self._room: _Room = tuple(limit for slack in self.slacks for limit in slack.limits)
-        self._charges = [self._ways_to_charge(node) for node in self._ids]
+        self.ids = node_ids(self.nodes)
+        self.room: Room = tuple(limit for slack in self.slacks for limit in slack.limits)
+        self._charges = [self._ways_to_charge(node) for node in self.ids]
         self._beam = 0
         self._narrowed = False
 
-    def _ways_to_charge(self, node: int) -> list[_Room]:
+    def _ways_to_charge(self, node: int) -> list[Room]:
         ways = []
         for rank, slack in enumerate(self.slacks):
             if node in slack.costs:
@@ -81,7 +81,7 @@ class Packing:
 
     def ideal(self, size: int) -> NodeMask:
         """The mask of the lowest `size` nodes: nothing can be lower."""
-        return sum(1 << node for node in self._ids[:size])
+        return sum(1 << node for node in self.ids[:size])
 
     def lowest(self, size: int) -> Found:
         """The intersection of exactly `size` nodes with the lowest value."""
@@ -90,7 +90,7 @@ class Packing:
         for beam in _BEAMS:
             self._beam, self._narrowed = beam, False
             try:
-                found = self._lowest(len(self._ids), len(self._ids) - size, 0, [self._room])
+                found = self._lowest(len(self.ids), len(self.ids) - size, 0, [self.room])
             except BudgetExhaustedError:
                 return Found(best, False)
             if found is not None and (best is None or found < best):
@@ -99,21 +99,21 @@ class Packing:
                 return Found(best)
         return Found(best, False)
 
-    def _lowest(self, index: int, drops: int, kept: NodeMask, rooms: list[_Room]) -> NodeMask | None:
+    def _lowest(self, index: int, drops: int, kept: NodeMask, rooms: list[Room]) -> NodeMask | None:
         """Decide on the nodes below `index`, highest first: out if that can work, for then the value is lowest."""
         if self._fits_in_one(index, drops, rooms):
-            return kept | sum(1 << node for node in self._ids[: index - drops])
-        rooms = self._promising(index, drops, rooms)
+            return kept | sum(1 << node for node in self.ids[: index - drops])
+        rooms = self.promising(index, drops, rooms)
         if not rooms:
             return None
-        charged = self._charge(index - 1, rooms)
+        charged = self.charge(index - 1, rooms)
         if charged:
             found = self._lowest(index - 1, drops - 1, kept, charged)
             if found is not None:
                 return found
-        return self._lowest(index - 1, drops, kept | 1 << self._ids[index - 1], rooms)
+        return self._lowest(index - 1, drops, kept | 1 << self.ids[index - 1], rooms)
 
-    def closest(self, size: int, distances: Distances, beat: NodeMask | None = None) -> Found:
+    def closest(self, size: int, distances: NUMADistances, beat: NodeMask | None = None) -> Found:
         """The intersection of exactly `size` nodes that are closest together, then of the lowest value.
 
         beat: a mask to do better than; None is found otherwise.
@@ -132,14 +132,14 @@ class Packing:
     def allows(self, mask: NodeMask) -> bool:
         """Whether the mask is one of the intersections. May say no where the beam is too narrow."""
         narrowed = self._narrowed
-        rooms = [self._room]
-        for index, node in enumerate(self._ids):
+        rooms = [self.room]
+        for index, node in enumerate(self.ids):
             if rooms and not mask >> node & 1:
-                rooms = self._charge(index, rooms)
+                rooms = self.charge(index, rooms)
         self._narrowed = narrowed
         return bool(rooms)
 
-    def _charge(self, index: int, rooms: list[_Room]) -> list[_Room]:
+    def charge(self, index: int, rooms: list[Room]) -> list[Room]:
         """Leave a node out: what can then be left of the slacks."""
         ways = self._charges[index]
         self.budget.spend(len(rooms) * len(ways) + 1)
@@ -157,7 +157,7 @@ class Packing:
         self._narrowed = True
         return [best[rank * len(best) // self._beam] for rank in range(self._beam)]
 
-    def _fits_in_one(self, index: int, drops: int, rooms: list[_Room]) -> bool:
+    def _fits_in_one(self, index: int, drops: int, rooms: list[Room]) -> bool:
         """Whether one family can leave out all of the highest `drops` nodes below `index`."""
         if drops == 0:
             return True
@@ -170,20 +170,20 @@ class Packing:
             for room in rooms
         )
 
-    def _loads_of_one_family(self, index: int, drops: int) -> Iterable[_Room]:
+    def _loads_of_one_family(self, index: int, drops: int) -> Iterable[Room]:
         for sums, stuck in self._running_sums:
             if stuck[index] == stuck[index - drops]:
                 yield tuple(map(sub, sums[index], sums[index - drops]))
 
     @cached_property
-    def _running_sums(self) -> list[tuple[list[_Room], list[int]]]:
+    def _running_sums(self) -> list[tuple[list[Room], list[int]]]:
         """Per family: the charges of the lowest nodes up to each index, and how many of them it cannot leave out."""
         result = []
         at = 0
         for slack in self.slacks:
-            sums, stuck = [(0,) * len(self._room)], [0]
+            sums, stuck = [(0,) * len(self.room)], [0]
             end = at + len(slack.limits)
-            for node, ways in zip(self._ids, self._charges, strict=True):
+            for node, ways in zip(self.ids, self._charges, strict=True):
                 free = bool(ways) and not any(ways[0])
                 total = list(sums[-1])
                 if not free and node in slack.costs:
@@ -194,7 +194,7 @@ class Packing:
             at = end
         return result
 
-    def _promising(self, index: int, drops: int, rooms: list[_Room]) -> list[_Room]:
+    def promising(self, index: int, drops: int, rooms: list[Room]) -> list[Room]:
         """Those rooms from which `drops` more nodes below `index` can perhaps be left out."""
         self.budget.spend(len(rooms))
         for weights, cheapest in self._bounds:
@@ -205,7 +205,7 @@ class Packing:
         return rooms
 
     @cached_property
-    def _bounds(self) -> list[tuple[_Room, list[list[int]]]]:
+    def _bounds(self) -> list[tuple[Room, list[list[int]]]]:
         """Weights of the needs, and for the nodes below each index the least weighted charge of leaving out 0, 1, 2, ...
 
         Whatever the weights: the charges add up to no more than the room. One need of each family is looked at at a time,
@@ -219,7 +219,7 @@ class Packing:
             at += len(slack.limits)
         for chosen in list(product(*filter(None, spans)))[:8]:
             weights = tuple(
-                _WEIGHTS // max(self._room[need], 1) if need in chosen else 0 for need in range(len(self._room))
+                _WEIGHTS // max(self.room[need], 1) if need in chosen else 0 for need in range(len(self.room))
             )
             cheapest = [[0]]
             costs: list[int] = []
@@ -234,9 +234,9 @@ class Packing:
         return result
 
 
-def _undominated(rooms: list[_Room], budget: Budget) -> list[_Room]:
+def _undominated(rooms: list[Room], budget: Budget) -> list[Room]:
     """Without the rooms that another one exceeds in nothing and undercuts in nothing. `rooms` is sorted, largest first."""
-    best: list[_Room] = []
+    best: list[Room] = []
     for room in rooms:
         budget.spend(len(best) // 4 + 1)
         if not any(min(map(sub, other, room), default=0) >= 0 for other in best):
@@ -245,71 +245,73 @@ def _undominated(rooms: list[_Room], budget: Budget) -> list[_Room]:
 
 
 class _ClosestSearch:
-    """Branch and bound over the nodes to keep, lowest values first."""
+    """Branch and bound over the nodes to keep, lowest values first. Distances count twice here, to stay whole numbers."""
 
-    def __init__(self, packing: Packing, size: int, distances: Distances, beat: NodeMask | None) -> None:
-        self._packing, self._size = packing, size
-        ids = packing._ids
-        self._ids = ids
-        self._pair = [[distances[one][other] + distances[other][one] for other in ids] for one in ids]
-        self._own = [distances[one][one] for one in ids]
-        self._distances = distances
-        self._near = [_running(sorted(row[:rank] + row[rank + 1 :])) for rank, row in enumerate(self._pair)]
+    def __init__(self, packing: Packing, size: int, distances: NUMADistances, beat: NodeMask | None) -> None:
+        self._packing, self._size, self._distances = packing, size, distances
+        self._ids = packing.ids
+        ranks = [rank for rank, node in enumerate(distances.nodes) if packing.nodes >> node & 1]
+        self._pair = [[distances.pair[one][other] for other in ranks] for one in ranks]
+        self._own = [2 * distances.own[rank] for rank in ranks]
+        self._near = [distances.near[rank] for rank in ranks]
         self.best: NodeMask | None = None
-        self._bound = None if beat is None else (distance_sum(beat, distances), beat)
+        self._bound = None if beat is None else (2 * distances.total(beat), beat)
 
     def run(self) -> None:
-        for rank in range(len(self._ids)):
-            order = sorted(range(len(self._ids)), key=lambda other: (other != rank, self._pair[rank][other], other))
+        """Improve `best` until nothing better can exist."""
+        index, rooms = len(self._ids), [self._packing.room]
+        cross = [0] * index
+        promising = sorted(range(index), key=lambda seed: (self._own[seed] + self._near[seed][self._size - 1], seed))
+        for seed in promising:
+            if not self._can_improve(index, 0, 0, cross, self._size):
+                return
+            order = sorted(range(index), key=lambda other: (other != seed, self._pair[seed][other], other))
             self._try(sum(1 << self._ids[other] for other in order[: self._size]))
-        self._descend(len(self._ids), 0, 0, [0] * len(self._ids), [self._packing._room])
+        self._descend(index, 0, 0, cross, rooms)
 
     def _try(self, mask: NodeMask) -> None:
-        better = self._bound is None or (distance_sum(mask, self._distances), mask) < self._bound
-        if better and self._packing.allows(mask):
-            self._keep(mask)
-
-    def _keep(self, mask: NodeMask) -> None:
-        found = (distance_sum(mask, self._distances), mask)
-        if self._bound is None or found < self._bound:
+        self._packing.budget.spend(self._size)
+        found = (2 * self._distances.total(mask), mask)
+        if (self._bound is None or found < self._bound) and self._packing.allows(mask):
             self.best, self._bound = mask, found
 
-    def _descend(self, index: int, kept: NodeMask, inside: int, cross: list[int], rooms: list[_Room]) -> None:
-        """inside: distances within `kept`. cross: per node, its distances to and from all of `kept`."""
+    def _descend(self, index: int, kept: NodeMask, inside: int, cross: list[int], rooms: list[Room]) -> None:
+        """Decide on the nodes below `index`. inside: distances within `kept`. cross: per node, its distances to `kept`."""
         wanted = self._size - kept.bit_count()
         if wanted > index or not self._can_improve(index, kept, inside, cross, wanted):
             return
-        drops = index - wanted
-        if drops == 0:
-            self._keep(kept | sum(1 << node for node in self._ids[:index]))
+        if wanted == index:
+            mask = kept | sum(1 << node for node in self._ids[:index])
+            found = (2 * self._distances.total(mask), mask)
+            if self._bound is None or found < self._bound:
+                self.best, self._bound = mask, found
             return
-        rooms = self._packing._promising(index, drops, rooms)
+        rooms = self._packing.promising(index, index - wanted, rooms)
         if not rooms:
             return
         node = index - 1
-        charged = self._packing._charge(node, rooms)
+        charged = self._packing.charge(node, rooms)
         if charged:
             self._descend(node, kept, inside, cross, charged)
         if wanted:
-            pair = self._pair[node]
-            nearer = [cross[other] + pair[other] for other in range(node)]
+            nearer = [so_far + 2 * more for so_far, more in zip(cross[:node], self._pair[node], strict=False)]
             self._descend(node, kept | 1 << self._ids[node], inside + self._own[node] + cross[node], nearer, rooms)
 
     def _can_improve(self, index: int, kept: NodeMask, inside: int, cross: list[int], wanted: int) -> bool:
+        """Whether the nearest of the nodes below `index` could make a better mask than the best so far."""
         if self._bound is None:
             return True
-        self._packing.budget.spend(index // 4 + 1)
-        least = 2 * inside
-        if wanted:
-            each = sorted(2 * (self._own[node] + cross[node]) + self._near[node][wanted - 1] for node in range(index))
-            least += sum(each[:wanted])
-        lowest = kept | sum(1 << node for node in self._ids[:wanted])
         total, mask = self._bound
-        return least < 2 * total or (least == 2 * total and lowest < mask)
-
-
-def _running(values: list[int]) -> list[int]:
-    sums = [0]
-    for value in values:
-        sums.append(sums[-1] + value)
-    return sums
+        self._packing.budget.spend(index // 4 + 1)
+        least = inside
+        if wanted:
+            others = wanted - 1
+            each = [
+                own + so_far + near[others]
+                for own, so_far, near in zip(self._own[:index], cross, self._near, strict=False)
+            ]
+            each.sort()
+            least += sum(each[:wanted])
+        if least != total:
+            return least < total
+        return kept | sum(1 << node for node in self._ids[:wanted]) < mask

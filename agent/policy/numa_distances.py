@@ -2,43 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
 from agent.model.numa import NodeMask, node_ids
-
-Distances: TypeAlias = Mapping[int, Mapping[int, int]]  # node -> node -> distance
 
 UNREACHABLE = 255  # ACPI 6.5, 5.2.17 (SLIT): no path between the two nodes
 
 
-def distance_table(numa_nodes: NodeMask, distances: Mapping[int, Sequence[int]]) -> dict[int, dict[int, int]]:
-    """Node -> node -> distance.
+@dataclass(frozen=True, slots=True)
+class NUMADistances:
+    """Distances between a machine's nodes. Lists are by rank: a node's place in `nodes`, which are ascending.
+
+    own: of a node to itself. pair: there and back between two nodes. near: the sum of the pair distances of a node to its
+    0, 1, 2, ... nearest other nodes.
+    """
+
+    nodes: tuple[int, ...]
+    own: tuple[int, ...]
+    pair: tuple[tuple[int, ...], ...]
+    near: tuple[tuple[int, ...], ...]
+
+    def total(self, mask: NodeMask) -> int:
+        """The distances of all ordered pairs of the mask's nodes, each node with itself included.
+
+        The kubelet compares averages, but only of masks of one size: totals give the same order.
+        """
+        ranks = [rank for rank, node in enumerate(self.nodes) if mask >> node & 1]
+        result = 0
+        for place, rank in enumerate(ranks):
+            row = self.pair[rank]
+            result += self.own[rank] + sum([row[other] for other in ranks[:place]])
+        return result
+
+
+def numa_distances(numa_nodes: NodeMask, distances: Mapping[int, tuple[int, ...]]) -> NUMADistances:
+    """The distances of a machine. distances: NUMA id -> row of the distance file.
 
     Linux writes one column per online node, in ascending id order. The kubelet takes the id for the column, which is the same
     thing only without gaps in the ids; it crashes where the column does not exist. Here rows that have exactly a column per
     node are read as Linux writes them, others by id. A distance that is not there counts as unreachable.
     """
+    return _numa_distances(numa_nodes, tuple(distances.get(node, ()) for node in node_ids(numa_nodes)))
+
+
+@lru_cache(maxsize=8)
+def _numa_distances(numa_nodes: NodeMask, rows: tuple[tuple[int, ...], ...]) -> NUMADistances:
     nodes = node_ids(numa_nodes)
-    by_rank = all(len(distances.get(node, ())) == len(nodes) for node in nodes)
-    columns = {node: rank if by_rank else node for rank, node in enumerate(nodes)}
-    table = {}
-    for node in nodes:
-        row = distances.get(node, ())
-        table[node] = {other: row[column] if column < len(row) else UNREACHABLE for other, column in columns.items()}
-    return table
+    columns = range(len(nodes)) if all(len(row) == len(nodes) for row in rows) else nodes
+    table = [[row[column] if column < len(row) else UNREACHABLE for column in columns] for row in rows]
+    ranks = range(len(nodes))
+    pair = tuple(tuple(table[one][other] + table[other][one] for other in ranks) for one in ranks)
+    near = []
+    for rank in ranks:
+        sums = [0]
+        for distance in sorted(pair[rank][:rank] + pair[rank][rank + 1 :]):
+            sums.append(sums[-1] + distance)
+        near.append(tuple(sums))
+    return NUMADistances(nodes, tuple(table[rank][rank] for rank in ranks), pair, tuple(near))
 
 
-def distance_sum(mask: NodeMask, distances: Distances) -> int:
-    """The distances of all ordered pairs of the mask's nodes, each node with itself included.
-
-    The kubelet compares averages; only masks of the same size are compared by it, so sums give the same order.
-    """
-    members = node_ids(mask)
-    return sum(distances[one][other] for one in members for other in members)
-
-
-def fittest(masks: Iterable[NodeMask], target: int, distances: Distances | None) -> NodeMask | None:
+def fittest(masks: Iterable[NodeMask], target: int, distances: NUMADistances | None) -> NodeMask | None:
     """The mask whose size is `target`, else the next smaller, down to 1, else the next larger; None of none.
 
     Among masks of one size: the closest together where distances are given, then the lowest value. This order is what all of
@@ -52,4 +77,4 @@ def fittest(masks: Iterable[NodeMask], target: int, distances: Distances | None)
     best = by_size[min(by_size, key=lambda size: (size > target, abs(size - target)))]
     if distances is None:
         return min(best)
-    return min(best, key=lambda mask: (distance_sum(mask, distances), mask))
+    return min(best, key=lambda mask: (distances.total(mask), mask))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from agent.model.cpuset import bits
 from agent.model.numa import NodeMask
 from agent.policy.hint_family import CapacityHints, Found, Hint, Offer, ProviderHints, ResourceHints
-from agent.policy.hint_search import best_intersection, best_preferred
-from agent.policy.numa_distances import distance_table
+from agent.policy.hint_search import common_masks
+from agent.policy.numa_distances import NUMADistances, numa_distances
 from agent.policy.topology_options import TopologyPolicy, TopologyPolicyName
 
 
@@ -27,15 +27,13 @@ class Merged:
     """The merged hint.
 
     exact: False where the work budget ended first: what is granted is right, but the kubelet may have chosen other nodes, or
-    have found a preferred hint where none is given here. decided: the resources without which a preferred hint might exist;
-    empty where the best hint is preferred.
+    have found a preferred hint where none is given here.
     """
 
     best: Hint
     admit: bool
     exact: bool = True
     considered: tuple[Considered, ...] = ()
-    decided: tuple[Considered, ...] = ()
 
 
 def merge(
@@ -60,17 +58,15 @@ def merge(
     if single:
         best, exact = _best_single(offers, numa_nodes), True
     else:
-        table = distance_table(numa_nodes, distances) if policy.prefer_closest_numa_nodes else None
-        best, exact = _best(offers, numa_nodes, table)
+        closest = numa_distances(numa_nodes, distances) if policy.prefer_closest_numa_nodes else None
+        best, exact = _best(offers, numa_nodes, closest)
     for item in considered:
         if isinstance(item.hints, CapacityHints):
             exact &= item.hints.exact
     if single and best.affinity == numa_nodes:
         best = replace(best, affinity=None)
     admit = policy.name is TopologyPolicyName.BEST_EFFORT or best.preferred
-    return Merged(
-        best, admit, exact, considered, () if best.preferred else _decided(considered, offers, numa_nodes, single)
-    )
+    return Merged(best, admit, exact, considered)
 
 
 def _consider(providers: Sequence[ProviderHints]) -> list[Considered]:
@@ -97,19 +93,19 @@ def _offer(hints: ResourceHints) -> Offer:
     )
 
 
-def _best(
-    offers: Sequence[Offer], numa_nodes: NodeMask, distances: Mapping[int, Mapping[int, int]] | None
-) -> tuple[Hint, bool]:
+def _best(offers: Sequence[Offer], numa_nodes: NodeMask, distances: NUMADistances | None) -> tuple[Hint, bool]:
     named = [offer for offer in offers if offer.hints]
-    found = Found(None)
-    if all(offer.hints or offer.anywhere_preferred for offer in offers):
-        found = best_preferred(named, numa_nodes, distances) if named else found
+    exact = True
+    search = common_masks(named, numa_nodes, distances)
+    if named and all(offer.hints or offer.anywhere_preferred for offer in offers):
+        found = search.best_preferred()
+        exact = found.exact
         if found.mask is not None:
-            return Hint(found.mask, True), found.exact
-        if all(offer.anywhere_preferred for offer in offers):
-            return Hint(numa_nodes, True), found.exact
-    common = best_intersection(named, numa_nodes, distances) if named else Found(numa_nodes)
-    return Hint(numa_nodes if common.mask is None else common.mask, False), found.exact and common.exact
+            return Hint(found.mask, True), exact
+    if all(offer.anywhere_preferred for offer in offers):
+        return Hint(numa_nodes, True), exact
+    found = search.best_intersection() if named else Found(numa_nodes)
+    return Hint(numa_nodes if found.mask is None else found.mask, False), exact and found.exact
 
 
 def _best_single(offers: Sequence[Offer], numa_nodes: NodeMask) -> Hint:
@@ -128,21 +124,21 @@ def _prefers_node(offer: Offer, node: NodeMask) -> bool:
     return any(hint.preferred and hint.affinity == node for hint in offer.hints)
 
 
-def _decided(
-    considered: Sequence[Considered], offers: Sequence[Offer], numa_nodes: NodeMask, single: bool
-) -> tuple[Considered, ...]:
-    """Those that have no preferred hint themselves; where each has one, all that name masks, as they have none in common."""
-    alone = []
-    for item, offer in zip(considered, offers, strict=True):
-        if offer.anywhere_preferred:
-            continue
-        if not offer.hints:
-            alone.append(item)
-        elif single:
-            if not any(_prefers_node(offer, 1 << node) for node in bits(numa_nodes)):
-                alone.append(item)
-        elif best_preferred([offer], numa_nodes, None).mask is None:
-            alone.append(item)
-    if alone:
-        return tuple(alone)
-    return tuple(item for item, offer in zip(considered, offers, strict=True) if offer.hints)
+def deciding(merged: Merged, numa_nodes: NodeMask, policy: TopologyPolicy) -> tuple[Considered, ...]:
+    """The resources that keep the best hint from being preferred; none where it is, or where nothing was merged.
+
+    They are those that have no preferred hint themselves (under single-numa-node: none of one node). Where each of them has
+    one, it is all that name nodes, for they have none in common.
+    """
+    if merged.best.preferred or policy.name is TopologyPolicyName.NONE:
+        return ()
+    restricting = [(item, offer) for item in merged.considered if not (offer := _offer(item.hints)).anywhere_preferred]
+    if policy.name is TopologyPolicyName.SINGLE_NUMA_NODE:
+        able = [any(_prefers_node(offer, 1 << node) for node in bits(numa_nodes)) for _, offer in restricting]
+    else:
+        able = [
+            bool(offer.hints) and common_masks([offer], numa_nodes, None).best_preferred().mask is not None
+            for _, offer in restricting
+        ]
+    alone = tuple(item for (item, _), can in zip(restricting, able, strict=True) if not can)
+    return alone or tuple(item for item, _ in restricting)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
 
 from agent.formats.topology_tree import Block
@@ -13,7 +13,7 @@ MAX_WIDTH = 1180  # of the whole picture: what a page shows beside a scroll bar
 GAP = 6
 PADDING = 8
 HEADER = 18
-CHARACTER = 6.4  # average width of one character of the headers' 11 px font
+CHARACTER = 6.9  # width of one character of the headings' 11 px font, in the widest usual face
 _CELL_SIZES = ((32, 30), (96, 24), (192, 19))  # up to so many CPUs, the side of one CPU's square
 _SMALLEST_CELL = 16  # three digits are still readable
 
@@ -81,32 +81,29 @@ def _block(block: Block, cell: int, max_width: float) -> PlacedBlock:
         width=max(width, heading) + 2 * PADDING,
         height=height + HEADER + PADDING,
         block=block,
-        inner=tuple(_moved(child, child.x + PADDING, child.y + HEADER) for child in inner),
-        cores=tuple(PlacedCore(core.x + PADDING, core.y + HEADER, core.cpus, core.columns, cell) for core in cores),
+        inner=tuple(replace(child, x=child.x + PADDING, y=child.y + HEADER) for child in inner),
+        cores=tuple(replace(core, x=core.x + PADDING, y=core.y + HEADER) for core in cores),
     )
 
 
-def _moved(placed: PlacedBlock, x: float, y: float) -> PlacedBlock:
-    return PlacedBlock(x, y, placed.width, placed.height, placed.block, placed.inner, placed.cores)
-
-
 def _flow(children: Sequence[PlacedBlock], max_width: float) -> tuple[tuple[PlacedBlock, ...], float, float]:
-    """Rows of equally many children, as many per row as fit."""
+    """A grid with as many columns as fit, every child as wide as its column and as high as its row."""
     widest = max((child.width for child in children), default=0)
     fitting = max(1, int((max_width + GAP) // (widest + GAP)))
-    rows = ceil(len(children) / fitting)
-    per_row = ceil(len(children) / rows) if rows else 1
+    rows = max(1, ceil(len(children) / fitting))
+    columns = max(1, ceil(len(children) / rows))
+    widths = [max((child.width for child in children[column::columns]), default=0) for column in range(columns)]
     placed: list[PlacedBlock] = []
-    y = width = 0.0
-    for start in range(0, len(children), per_row):
-        row = children[start : start + per_row]
+    y = 0.0
+    for start in range(0, len(children), columns):
+        row = children[start : start + columns]
+        height = max(child.height for child in row)
         x = 0.0
-        for child in row:
-            placed.append(_moved(child, x, y))
-            x += child.width + GAP
-        width = max(width, x - GAP)
-        y += max(child.height for child in row) + GAP
-    return tuple(placed), width, max(0.0, y - GAP)
+        for child, width in zip(row, widths, strict=False):
+            placed.append(replace(child, x=x, y=y, width=width, height=height))
+            x += width + GAP
+        y += height + GAP
+    return tuple(placed), sum(widths) + GAP * (columns - 1), max(0.0, y - GAP)
 
 
 def _cores(cores: Sequence[CPUSet], cell: int) -> tuple[tuple[PlacedCore, ...], float, float]:
@@ -115,11 +112,16 @@ def _cores(cores: Sequence[CPUSet], cell: int) -> tuple[tuple[PlacedCore, ...], 
     columns = threads if threads < 4 else ceil(threads / 2)
     width = columns * cell + 4
     height = ceil(threads / columns) * cell + 4
-    per_row = max(1, min(len(cores), ceil(sqrt(len(cores) * 2 * height / width))))
-    per_row = ceil(len(cores) / ceil(len(cores) / per_row)) if cores else 1
+    per_row = _per_row(len(cores), sqrt(len(cores) * 2 * height / width))
     placed = tuple(
         PlacedCore((index % per_row) * (width + 3), (index // per_row) * (height + 3), core, columns, cell)
         for index, core in enumerate(cores)
     )
     rows = ceil(len(cores) / per_row)
     return placed, per_row * (width + 3) - 3, rows * (height + 3) - 3
+
+
+def _per_row(count: int, ideal: float) -> int:
+    """So many cores per row that the fewest places stay empty, at or somewhat above the ideal number."""
+    least = max(1, round(ideal))
+    return min(range(least, max(least + 1, ceil(ideal * 1.7) + 1)), key=lambda per_row: (-count % per_row, per_row))

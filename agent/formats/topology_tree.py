@@ -54,12 +54,20 @@ def topology_blocks(topology: Topology) -> tuple[Block, ...]:
     layers: list[_Layer] = [(Level.SOCKET, _sockets(topology)), (Level.NUMA_NODE, _nodes(topology))]
     if topology.dies is not None and _differs(topology.dies, topology):
         layers.append((Level.DIE, [_Group(f"die {index}", (), cpus) for index, cpus in enumerate(topology.dies)]))
-    if any(cache.level is not None and cache.cpus not in topology.cores for cache in topology.llc):
+    if _caches_matter(topology):
         layers.append(
             (Level.CACHE, [_Group(cache_name(cache), cache_facts(cache), cache.cpus) for cache in topology.llc])
         )
     layers.sort(key=lambda layer: (len(layer[1]), list(Level).index(layer[0])))
     return _nest(topology.lists.online, layers, topology.cores)
+
+
+def _caches_matter(topology: Topology) -> bool:
+    """Whether caches are worth a layer: shared by more than a core, and not the kernel's guess that all packages share one."""
+    package = {cpu.id: cpu.package for cpu in topology.cpus}
+    if any(len({package[cpu] for cpu in cache.cpus}) > 1 for cache in topology.llc):
+        return False
+    return any(cache.level is not None and cache.cpus not in topology.cores for cache in topology.llc)
 
 
 def _differs(groups: Sequence[CPUSet], topology: Topology) -> bool:

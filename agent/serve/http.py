@@ -103,6 +103,11 @@ class HTTPServer:
         """Close the port and every connection."""
         self._loop.run(self._close())
 
+    @property
+    def open_connections(self) -> int:
+        """How many clients are connected now."""
+        return len(self._connections)
+
     async def _listen(self) -> None:
         limit = self._limits.head_bytes
         self._server = await asyncio.start_server(self._connected, self.address, self.port, limit=limit)

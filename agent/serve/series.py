@@ -148,13 +148,13 @@ class Tally:
             else:
                 self._counters[each.name] = dict.fromkeys(label_sets, 0)
 
-    def add(self, name: str, count: int = 1, **labels: str) -> None:
+    def add(self, name: str, count: int = 1, /, **labels: str) -> None:
         """Count. Raises KeyError for a series, label or value that the table does not have."""
         key = self._key(name, labels)
         with self._lock:
             self._counters[name][key] += count
 
-    def observe(self, name: str, value: float, **labels: str) -> None:
+    def observe(self, name: str, value: float, /, **labels: str) -> None:
         """Enter one value in a histogram, in the unit of its name. Raises KeyError as `add` does."""
         key, bucket = self._key(name, labels), bisect_left(self._series[name].buckets, value)
         with self._lock:

@@ -225,23 +225,6 @@ def test_a_histogram_has_cumulative_buckets_with_inclusive_bounds() -> None:
     name = "kubelet_topology_manager_admission_duration_ms"
     bounds = [dict(labels)["le"] for found, labels in samples(text) if found == f"{name}_bucket"]
     assert " ".join(bounds) == "0.05 0.1 0.2 0.4 0.8 1.6 3.2 6.4 12.8 25.6 51.2 102.4 204.8 409.6 819.2 +Inf"
-        "0.05",
-        "0.1",
-        "0.2",
-        "0.4",
-        "0.8",
-        "1.6",
-        "3.2",
-        "6.4",
-        "12.8",
-        "25.6",
-        "51.2",
-        "102.4",
-        "204.8",
-        "409.6",
-        "819.2",
-        "+Inf",
-    ]
     assert [value(text, f"{name}_bucket", le=le) for le in ("0.05", "0.1", "819.2", "+Inf")] == [1, 2, 2, 3]
     assert value(text, f"{name}_count") == 3
     assert value(text, f"{name}_sum") == pytest.approx(1000.11)

@@ -1,7 +1,7 @@
 """KAI-Scheduler's objects as JSON -> values: Queue (scheduling.run.ai/v2), PodGroup (v2alpha2), and PriorityClass.
 
-Units change here: a Queue's memory is written in megabytes (10^6 bytes) and kept in bytes; a negative one is unlimited. An
-omitted number is 0, which is a hard bound. Status amounts are ordinary Kubernetes quantities.
+Units change here: a Queue's memory is written in megabytes (10^6 bytes) and kept in bytes; a negative one is unlimited.
+An omitted number is 0, which is a hard bound. Status amounts are ordinary Kubernetes quantities.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from agent.formats.pods import decode_pod, decode_resources
 from agent.model.pod import Pod
 from agent.model.queue import (
     DEFAULT_QUEUE_PRIORITY,
+    MAX_AMOUNT,
     RESOURCES,
     UNLIMITED,
     PodGroup,
@@ -34,7 +35,6 @@ MEGABYTE = 1_000_000  # the unit of a Queue's memory numbers
 
 _MAX_TEXT = 4096
 _MAX_ITEMS = 1_000_000  # objects in one List
-_MAX_AMOUNT = 2.0**63  # beyond what a Kubernetes quantity holds a number is a mistake
 
 
 class QueueObjectError(BadInputError):
@@ -48,7 +48,7 @@ class QueueObjectError(BadInputError):
 
 @dataclass(frozen=True, slots=True)
 class QueueObjects:
-    """What a collection of objects held for queues. problems: objects that were refused. Other kinds are passed over."""
+    """What a collection of objects held for queues. problems: the refused ones. Other kinds are passed over."""
 
     queues: tuple[Queue, ...] = ()
     pod_groups: tuple[PodGroup, ...] = ()
@@ -204,7 +204,7 @@ def _number(field: KubeField) -> float:
         return 0.0
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise field.error(f"must be a number, not {value!r:.60}", hint="write a plain number, -1 for unlimited")
-    if not math.isfinite(value) or abs(value) >= _MAX_AMOUNT:
+    if not math.isfinite(value) or abs(value) >= MAX_AMOUNT:
         raise field.error(f"{value!r:.60} is not a usable number", hint="write a finite number, -1 for unlimited")
     return float(value)
 

@@ -1,7 +1,7 @@
-"""Queues as KAI-Scheduler knows them: quota, limit and weight per resource, what is charged to them, and the pod groups in them.
+"""Queues as KAI-Scheduler knows them: quota, limit and weight, what is charged to them, and their pod groups.
 
-Amounts are in the scheduler's units: CPU in millicores, memory in bytes, GPU in devices (fractions allowed), all floats as
-upstream. Objects as written (memory in megabytes) are `agent.formats.queue_objects`; rules are `agent.queues`.
+Amounts are in the scheduler's units: CPU in millicores, memory in bytes, GPU in devices (fractions allowed), all floats
+as upstream. Objects as written (memory in megabytes) are `agent.formats.queue_objects`; rules are `agent.queues`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from agent.model.pod import ResourceList
 
 UNLIMITED = -1.0  # in `deserved` and `limit`; exactly this number, other negative ones are numbers
 
+MAX_AMOUNT = 2.0**63  # what a Kubernetes quantity can hold; from there on a number in a queue is a mistake
 DEFAULT_QUEUE_PRIORITY = 100
 
 
@@ -42,7 +43,7 @@ ZERO = ResourceQuantities()
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """`Queue.status` as KAI's queue controller writes it: ordinary Kubernetes amounts (CPUs, bytes), children included."""
+    """`Queue.status` as KAI's queue controller writes it: Kubernetes amounts (CPUs, bytes), children included."""
 
     allocated: ResourceList = field(default_factory=dict)
     allocated_non_preemptible: ResourceList = field(default_factory=dict)
@@ -53,8 +54,8 @@ class QueueStatus:
 class Queue:
     """A queue. parent: "" at the top. priority: higher is more important. created: seconds since the epoch.
 
-    deserved: the quota. has_resources: False where the object has no `spec.resources`; such a queue has quota and limit 0 for the
-    scheduler, but the resize check skips it.
+    deserved: the quota. has_resources: False where the object has no `spec.resources`; such a queue has quota and limit
+    0 for the scheduler, but the resize check skips it.
     """
 
     name: str

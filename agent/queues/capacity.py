@@ -29,7 +29,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class CapacityAnswer:
-    """Whether the job may be allocated. reason, queue and resource name the first check that failed; steps hold every check made."""
+    """Whether the job may be allocated. reason, queue and resource name the first check that failed; steps hold every
+    check made.
+    """
 
     schedulable: bool
     steps: tuple[Step, ...]
@@ -50,15 +52,17 @@ class CapacityAnswer:
             format_amount(step.resource, amounts[label]) for label in ("requested", "allocated", "bound")
         )
         if self.reason == OVER_LIMIT:
-            return f"queue {step.queue}: {step.resource} limit {bound}, allocated {allocated}, the workload requests {requested}"
+            return f"queue {step.queue}: {step.resource} limit {bound}, allocated {allocated}, requested {requested}"
         return (
-            f"queue {step.queue}: {step.resource} quota {bound}, {allocated} allocated to non-preemptible pods, the non-preemptible "
-            f"workload requests {requested}; a preemptible workload may go over quota"
+            f"queue {step.queue}: {step.resource} quota {bound}, allocated to non-preemptible pods {allocated}, "
+            f"requested {requested}; a preemptible workload may go over quota"
         )
 
 
 def requested_by(tasks: Iterable[Task], node_gpu_memory_mib: float | None) -> ResourceQuantities:
-    """The sum over a job's tasks. GPU memory counts as devices x memory / the memory of a GPU; as 0 where that is not known."""
+    """The sum over a job's tasks. GPU memory counts as devices x memory / the memory of a GPU; as 0 where that is not
+    known.
+    """
     total = ResourceQuantities()
     for task in tasks:
         resources = task.resources
@@ -72,7 +76,8 @@ def requested_by(tasks: Iterable[Task], node_gpu_memory_mib: float | None) -> Re
 def job_over_capacity(
     shares: QueueShares, queue: str, requested: ResourceQuantities, *, preemptible: bool, options: QueueOptions
 ) -> CapacityAnswer:
-    """The limit on the job's queue and every ancestor; where that passes everywhere and the job is not preemptible, the quota.
+    """The limit on the job's queue and every ancestor; where that passes everywhere and the job is not preemptible, the
+    quota.
 
     So a limit passed at the root is reported before a quota passed at the leaf. An unknown queue passes.
     """

@@ -1,4 +1,4 @@
-"""Why an answer came out as it did: one typed step per rule that was looked at, with the queue, the resource and the numbers."""
+"""Why an answer came out as it did: one typed step per rule looked at, with the queue, the resource and the numbers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Rule(StrEnum):
 class Step:
     """One rule applied to one queue (and, where it has one, one resource).
 
-    holds: the rule is in favour. amounts: labelled amounts in the resource's unit. values: labelled plain numbers or names.
+    holds: the rule is in favour. amounts: labelled amounts in the resource's unit. values: labelled plain numbers or
+    names.
     """
 
     rule: Rule

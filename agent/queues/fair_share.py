@@ -1,7 +1,8 @@
 """Fair share: what every queue is due of the cluster's CPU, memory and GPU, level by level of the hierarchy.
 
-Source: KAI-Scheduler plugins/proportion/resource_division. Upstream iterates over hash maps; here siblings always go in the order
-of their names, so the answer is the same every time (upstream's differ only in the last bits of float sums, see `docs/queues.md`).
+Source: KAI-Scheduler plugins/proportion/resource_division. Upstream iterates over hash maps; here siblings always go in
+the order of their names, so the answer is the same every time (upstream's differ only in the last bits of float sums,
+see `docs/queues.md`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from agent.queues.tree import QueueTree
 class Division:
     """One resource divided among siblings, in the order of `names`.
 
-    amount: what there was to divide. deserved: what the first phase gave. left_over: what the last phase gave, by position.
-    fair_share: everything. unassigned: what nobody got; negative where quotas alone exceed the amount.
+    amount: what there was to divide. deserved: what the first phase gave. left_over: what the last phase gave, by
+    position. fair_share: everything. unassigned: what nobody got; negative where quotas alone exceed the amount.
     """
 
     resource: ResourceName
@@ -44,7 +45,9 @@ class FairShares:
     divisions: Mapping[str, tuple[Division, Division, Division]]
 
     def derivation(self, tree: QueueTree, name: str) -> tuple[Step, ...]:
-        """How the fair share of one queue came about: the divisions on its path, from the top, and the three phases of each."""
+        """How the fair share of one queue came about: the divisions on its path, from the top, and the three phases of
+        each.
+        """
         return tuple(
             step
             for queue in reversed(tree.path(name))
@@ -58,8 +61,8 @@ def divide_cluster(
 ) -> FairShares:
     """The fair share of every queue of the tree.
 
-    The total is divided among the top-level queues, then each queue's fair share among its children. Of `shares` the request
-    (allocated and pending, children included) and the usage are read; each resource is divided independently.
+    The total is divided among the top-level queues, then each queue's fair share among its children. Of `shares` the
+    request (allocated and pending, children included) and the usage are read; each resource is divided independently.
     Quotas are never scaled down: the fair shares of siblings may add up to more than there is.
     """
     result: dict[str, ResourceQuantities] = {}
@@ -136,7 +139,9 @@ def _over_quota(
     fair: list[float],
     k_value: float,
 ) -> tuple[float, dict[int, float]]:
-    """Rounds over the unsatisfied queues of one priority level; adds to `fair`. Returns what is left, and the held-back fractions."""
+    """Rounds over the unsatisfied queues of one priority level; adds to `fair`. Returns what is left, and the held-back
+    fractions.
+    """
     fractions: dict[int, float] = {}
     unsatisfied = [position for position in level if most[position] > fair[position]]
     another = True
@@ -181,7 +186,9 @@ def _left_over(
     fair: list[float],
     left_over: dict[int, float],
 ) -> float:
-    """A unit, or what is left of one, to each queue with a held-back fraction: largest first, then the older queue, then by name."""
+    """A unit, or what is left of one, to each queue with a held-back fraction: largest first, then the older queue,
+    then by name.
+    """
     if remainder <= 0 or not fractions:
         return remainder
     order = sorted(

@@ -1,4 +1,4 @@
-"""What an operator chooses about queue rules: KAI's plugin arguments, the upstream release to agree with, and our own guard."""
+"""What an operator chooses about queue rules: KAI's plugin arguments, the upstream release, and our own guard."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class QueueOptions:
 
     k_value: how strongly historical usage counts against a queue; negative is 0. saturation_multiplier: upstream's
     `relcaimerSaturationMultiplier`; below 1 is 1. queue_priority_in_quota_reclaim: in-quota reclaim by queue priority.
-    profile: the upstream release. forbid_take_back: ours, off as upstream: refuse a reclaim whose victims could take back at once.
+    profile: the upstream release. forbid_take_back: ours, off as upstream: refuse a reclaim whose victims could take
+    back at once.
     """
 
     k_value: float = 1.0

@@ -33,7 +33,9 @@ class OrderRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A queue, the job it would run next (nothing asked where there is none), and what was already taken from it as victims."""
+    """A queue, the job it would run next (nothing asked where there is none), and what was already taken from it as
+    victims.
+    """
 
     share: QueueShare
     job: ResourceQuantities = ZERO
@@ -58,7 +60,8 @@ class Order:
 def compare(left: Contender, right: Contender, total: ResourceQuantities, options: QueueOptions) -> Order:
     """Which of two queues goes first. total: the cluster, in place of an unlimited share.
 
-    Not antisymmetric: with everything equal the right one goes first both ways, as upstream; `in_order` breaks such ties by name.
+    Not antisymmetric: with everything equal the right one goes first both ways, as upstream; `in_order` breaks such
+    ties by name.
     """
     tolerance = options.profile.tolerance
     left_held, right_held = plus(left.share.allocated, left.job), plus(right.share.allocated, right.job)

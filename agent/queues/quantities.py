@@ -55,7 +55,9 @@ def requestable(request: float, limit: float) -> float:
 
 
 def allocatable(deserved: float, limit: float, fair_share: float) -> float:
-    """What a queue may hold of one resource before it counts as over its share: fair share, at least the quota, at most the limit."""
+    """What a queue may hold of one resource before it counts as over its share: fair share, at least the quota, at most
+    the limit.
+    """
     if deserved == UNLIMITED:
         return limit
     share = deserved if deserved > fair_share else fair_share

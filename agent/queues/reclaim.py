@@ -1,9 +1,9 @@
 """Reclaim: may a pending job (the reclaimer) have the resources of running pods of other queues (the victims).
 
-Three separate questions, as upstream: can the reclaimer reclaim at all, is a victim queue worth looking at, is a whole scenario
-valid. A reclaim happens only if all three say yes. Victims are taken in the order given, which is documented: where upstream
-walks a hash map its answer can depend on that order.
-Source: KAI-Scheduler plugins/proportion/reclaimable, and the design document of in-quota reclaim by queue priority.
+Three separate questions, as upstream: can the reclaimer reclaim at all, is a victim queue worth looking at, is a whole
+scenario valid. A reclaim happens only if all three say yes. Victims are taken in the order given, which is documented:
+where upstream walks a hash map its answer can depend on that order. Source: KAI-Scheduler
+plugins/proportion/reclaimable, and the design document of in-quota reclaim by queue priority.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An answer with its reasons. taken: the victims of a scenario that some strategy allows, in order, up to a refusal."""
+    """An answer with its reasons. taken: the victims of a scenario that some strategy allows, in order, up to a
+    refusal.
+    """
 
     allowed: bool
     steps: tuple[Step, ...]
@@ -86,7 +88,8 @@ class Verdict:
 def level_queues(shares: QueueShares, reclaimer_queue: str, victim_queue: str) -> Level | None:
     """The pair to compare: walk both paths from the root and stop where they part.
 
-    Where one path ends first the last pair counts, so a queue and its ancestor give the same queue twice. None for an unknown queue.
+    Where one path ends first the last pair counts, so a queue and its ancestor give the same queue twice. None for an
+    unknown queue.
     """
     return _part(ancestry(shares, reclaimer_queue), ancestry(shares, victim_queue))
 
@@ -135,7 +138,9 @@ def keeps_victim(shares: QueueShares, reclaimer: Reclaimer, victim_queue: str, o
 
 
 def _quota_candidate(victim: QueueShare, wanted: ResourceQuantities) -> Step:
-    """Over quota in a requested resource with a finite quota; or at least not under it in any of them. Exact in every profile."""
+    """Over quota in a requested resource with a finite quota; or at least not under it in any of them. Exact in every
+    profile.
+    """
     under: Step | None = None
     for resource, more, held, quota in zip(RESOURCES, wanted, victim.allocated, victim.queue.deserved, strict=True):
         if more <= 0 or quota == UNLIMITED or held == quota:

@@ -37,8 +37,8 @@ def filter_victims(
 def decide_reclaim(
     shares: QueueShares, reclaimer: Reclaimer, victims: Sequence[Victims], options: QueueOptions
 ) -> ReclaimDecision:
-    """Gate, then filter, then validation; all must say yes. With `forbid_take_back` a scenario that a victim could undo at once is
-    refused too.
+    """Gate, then filter, then validation; all must say yes. With `forbid_take_back` a scenario that a victim could undo
+    at once is refused too.
     """
     gate = can_reclaim(shares, reclaimer, options)
     filtered = filter_victims(shares, reclaimer, (group.queue for group in victims), options)

@@ -1,9 +1,9 @@
 """May a running pod grow in place: the check behind the `pods/resize` webhook.
 
-Growth is what the new spec asks for beyond what the pod occupies now. It must fit the limit of every queue from the pod group's up
-to the root and, for work that cannot be preempted, their quota too. CPU in whole millicores, memory in whole bytes.
-Source: KAI-Scheduler v0.18 admission check for pods/resize, and the design document "In-Place Pod Resize Accounting and Queue
-Admission"; where the two differ, the code (docs/queues.md). Pod-level requests are ours.
+Growth is what the new spec asks for beyond what the pod occupies now. It must fit the limit of every queue from the pod
+group's up to the root and, for work that cannot be preempted, their quota too. CPU in whole millicores, memory in whole
+bytes. Source: KAI-Scheduler v0.18 admission check for pods/resize, and the design document "In-Place Pod Resize
+Accounting and Queue Admission"; where the two differ, the code (docs/queues.md). Pod-level requests are ours.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class QueueCharge:
 class ResizeOptions:
     """KAI's `spec.admission.inPlacePodResize` and scheduler name, and one of ours.
 
-    block_upsize_on_bounded_queues: strict mode. pod_level: growth of pod-level requests counts too, which upstream overlooks.
+    block_upsize_on_bounded_queues: strict mode. pod_level: growth of pod-level requests counts too, which upstream
+    overlooks.
     """
 
     scheduler_name: str = SCHEDULER_NAME
@@ -121,8 +122,8 @@ class Rejection:
 class ResizeAnswer:
     """The answer, what it is based on, and a text for the person who asked.
 
-    delta: growth of every resource that grows, exact. charge: its CPU and memory in whole units. preemptible: None where the pod
-    group was not found. steps: every bound compared, in order.
+    delta: growth of every resource that grows, exact. charge: its CPU and memory in whole units. preemptible: None
+    where the pod group was not found. steps: every bound compared, in order.
     """
 
     allowed: bool
@@ -149,8 +150,9 @@ def decide_resize(
 ) -> ResizeAnswer:
     """Whether `old` may become `new`. charges: by queue; None takes what every `Queue.status` says.
 
-    Walks up from the pod group's queue; a queue that does not exist ends the walk, one without `spec.resources` is skipped.
-    On each queue: strict mode, then limits, then quotas for non-preemptible work; CPU before memory. A negative bound is unlimited.
+    Walks up from the pod group's queue; a queue that does not exist ends the walk, one without `spec.resources` is
+    skipped. On each queue: strict mode, then limits, then quotas for non-preemptible work; CPU before memory. A
+    negative bound is unlimited.
     """
     delta = growth(old, new, pod_level=options.pod_level)
     allocated = is_allocated(old)
@@ -174,7 +176,9 @@ def decide_resize(
 
 
 def is_allocated(pod: Pod) -> bool:
-    """Whether queues are charged for the pod: running, or pending and scheduled (its first PodScheduled condition is True)."""
+    """Whether queues are charged for the pod: running, or pending and scheduled (its first PodScheduled condition is
+    True).
+    """
     if pod.status.phase == "Pending":
         return next((each.status == "True" for each in pod.status.conditions if each.type == "PodScheduled"), False)
     return pod.status.phase == "Running"
@@ -183,9 +187,10 @@ def is_allocated(pod: Pod) -> bool:
 def growth(old: Pod, new: Pod, *, pod_level: bool) -> dict[str, Quantity]:
     """What a resize adds to the pod's occupancy, resources that grow only.
 
-    Per resource whose spec aggregate changes: the new spec aggregate less what the pod occupies now (the largest of spec, allocated
-    and actual). So moving requests between containers and changing limits is free, and the step back from an infeasible size is not.
-    With `pod_level`, the same of the pod-level requests, and the larger of the two counts.
+    Per resource whose spec aggregate changes: the new spec aggregate less what the pod occupies now (the largest of
+    spec, allocated and actual). So moving requests between containers and changing limits is free, and the step back
+    from an infeasible size is not. With `pod_level`, the same of the pod-level requests, and the larger of the two
+    counts.
     """
     before, after = aggregate_container_requests(old, _SPEC), aggregate_container_requests(new, _SPEC)
     occupied = aggregate_container_requests(old, _EFFECTIVE)

@@ -1,8 +1,8 @@
-"""Take-back: could a victim of an accepted reclaim take its resources back at once. Upstream has four ways; here they have names.
+"""Take-back: could a victim of an accepted reclaim take its resources back at once. Upstream has four ways, named here.
 
-The in-quota design argues that reclaim by queue priority never loops. That holds for every victim that only the new strategy
-releases, as long as the reclaimer's limit is not below its quota. The rest is found by asking: after the reclaim each victim, and all
-victims of a queue together, are put as reclaimers against the job that took their place.
+The in-quota design argues that reclaim by queue priority never loops. That holds for every victim that only the new
+strategy releases, as long as the reclaimer's limit is not below its quota. The rest is found by asking: after the
+reclaim each victim, and all victims of a queue together, are put as reclaimers against the job that took their place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class TakeBackKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """Victims of `queue` that could take `resources` back. released_by, by: the strategies of the reclaim and of the way back."""
+    """Victims of `queue` that could take `resources` back. released_by, by: the strategies of the reclaim and of the
+    way back.
+    """
 
     kind: TakeBackKind
     queue: str
@@ -39,7 +41,9 @@ class TakeBack:
 
 
 def after_reclaim(shares: QueueShares, reclaimer: Reclaimer, victims: Sequence[Victims]) -> dict[str, QueueShare]:
-    """The shares once the victims are pending and the reclaimer runs. Requests, and so fair shares, are the same as before."""
+    """The shares once the victims are pending and the reclaimer runs. Requests, and so fair shares, are the same as
+    before.
+    """
     after = dict(shares)
 
     def charge(queue: str, amounts: ResourceQuantities, *, preemptible: bool) -> None:
@@ -63,7 +67,8 @@ def take_backs(
 ) -> Iterator[TakeBack]:
     """Every way in which victims of an accepted scenario could take back from the reclaimer at once.
 
-    verdict: the answer of `reclaimable` to this scenario. A non-preemptible reclaimer cannot be a victim, so there is none.
+    verdict: the answer of `reclaimable` to this scenario. A non-preemptible reclaimer cannot be a victim, so there is
+    none.
     """
     if not reclaimer.preemptible:
         return

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.model.queue import RESOURCES, UNLIMITED, Queue, QueueShare, QueueShares
-
-MAX_AMOUNT = 2.0**63  # the largest amount a Kubernetes quantity can hold; beyond it a number is a mistake
+from agent.model.queue import MAX_AMOUNT, RESOURCES, UNLIMITED, Queue, QueueShare, QueueShares
 
 
 class Refusal(StrEnum):
@@ -41,7 +39,9 @@ class QueueProblem:
 
 @dataclass(frozen=True, slots=True)
 class QueueTree:
-    """Queues by name, in the order parents before children; `children` of "" are the top-level queues. Siblings are sorted by name."""
+    """Queues by name, in the order parents before children; `children` of "" are the top-level queues. Siblings are
+    sorted by name.
+    """
 
     queues: Mapping[str, Queue]
     children: Mapping[str, tuple[str, ...]]
@@ -72,8 +72,8 @@ def ancestry(shares: QueueShares, name: str) -> list[QueueShare]:
 def build(queues: Iterable[Queue]) -> tuple[QueueTree, tuple[QueueProblem, ...]]:
     """The tree of these queues, and those refused, in the order given.
 
-    Of several queues of one name the first stays. Refused: a name given twice or empty, a number that is not one, a cycle (every
-    queue on it), a parent that does not exist, and the descendants of all these.
+    Of several queues of one name the first stays. Refused: a name given twice or empty, a number that is not one, a
+    cycle (every queue on it), a parent that does not exist, and the descendants of all these.
     """
     accepted: dict[str, Queue] = {}
     problems: list[QueueProblem] = []

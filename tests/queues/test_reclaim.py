@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agent.errors import BadInputError
+from agent.model.queue import QueueShare
+from agent.queues.derivation import Rule
+from agent.queues.options import QueueOptions
+from agent.queues.reclaim import (
+    Reclaimer,
+    Strategy,
+    Victims,
+    can_reclaim,
+    explain,
+    keeps_victim,
+    level_queues,
+    reclaimable,
+)
+from agent.queues.reclaim_decision import decide_reclaim
+from tests.queues.build import amounts, by_name, queue, share
+
+OFF = QueueOptions()
+ON = QueueOptions(queue_priority_in_quota_reclaim=True)
+
+
+def holds(
+    name: str,
+    gpu: float,
+    *,
+    quota: float,
+    fair: float,
+    limit: float = -1,
+    parent: str = "",
+    priority: int = 100,
+    fixed: float = 0,
+) -> QueueShare:
+    of = queue(name, parent, priority=priority, gpu=(quota, limit))
+    return share(of, allocated=amounts(gpu=gpu), non_preemptible=amounts(gpu=fixed), fair=amounts(gpu=fair))
+
+
+def asks(name: str, gpu: float, *, preemptible: bool = True) -> Reclaimer:
+    return Reclaimer(name, amounts(gpu=gpu), preemptible)
+
+
+def gone(name: str, *gpus: float) -> Victims:
+    return Victims(name, tuple(amounts(gpu=gpu) for gpu in gpus))
+
+
+# BL-57: capacity 12, quotas 8 and 8, B runs 8, A asks for 8.
+A, B = holds("a", 0, quota=8, fair=8, priority=90), holds("b", 8, quota=8, fair=8, priority=80)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "ask", "options", "allowed"),
+    [
+        pytest.param(A, B, 8, OFF, False, id="without the flag quota protects"),
+        pytest.param(A, B, 8, ON, True, id="with it the higher priority takes"),
+        pytest.param(A, holds("b", 8, quota=8, fair=8, priority=90), 8, ON, False, id="equal priority"),
+        pytest.param(
+            holds("a", 1, quota=8, fair=9, priority=90), B, 8, ON, False, id="the reclaimer would leave its quota"
+        ),
+        pytest.param(
+            A, holds("b", 8, quota=2, fair=2, priority=80), 8, OFF, True, id="over quota anyone in quota may take"
+        ),
+    ],
+)
+def test_who_may_take_from_a_queue_in_quota(
+    a: QueueShare, b: QueueShare, ask: float, options: QueueOptions, allowed: bool
+) -> None:
+    shares = by_name([a, b])
+    assert decide_reclaim(shares, asks("a", ask), [gone("b", 4, 4)], options).allowed is allowed
+
+
+def test_after_an_in_quota_reclaim_the_victim_cannot_take_back() -> None:
+    after = by_name([holds("a", 8, quota=8, fair=8, priority=90), holds("b", 0, quota=8, fair=8, priority=80)])
+    for options in (OFF, ON):
+        assert not decide_reclaim(after, asks("b", 8), [gone("a", 8)], options).allowed
+        assert not decide_reclaim(after, asks("b", 4), [gone("a", 8)], options).allowed
+
+
+def test_queues_under_different_parents_compare_the_children_of_the_common_ancestor() -> None:
+    shares = by_name(
+        [
+            holds("north", 0, quota=8, fair=8, priority=10),
+            holds("south", 8, quota=8, fair=8, priority=20),
+            holds("a", 0, quota=8, fair=8, parent="north", priority=90),
+            holds("b", 8, quota=8, fair=8, parent="south", priority=80),
+        ]
+    )
+    level = level_queues(shares, "a", "b")
+    assert level is not None
+    assert (level.reclaimer_side.queue.name, level.victim_side.queue.name) == ("north", "south")
+    assert not reclaimable(shares, asks("a", 8), [gone("b", 8)], ON).allowed
+    higher = {**shares, "north": replace(shares["north"], queue=replace(shares["north"].queue, priority=30))}
+    assert reclaimable(higher, asks("a", 8), [gone("b", 8)], ON).by_strategy("b") == (Strategy.IN_QUOTA_QUEUE_PRIORITY,)
+
+
+def test_a_queue_and_its_ancestor_level_to_the_same_queue() -> None:
+    shares = by_name([holds("top", 1, quota=1, fair=1), holds("a", 1, quota=1, fair=1, parent="top")])
+    for pair in (("a", "top"), ("top", "a"), ("top", "top")):
+        level = level_queues(shares, *pair)
+        assert level is not None
+        assert level.reclaimer_side is level.victim_side is shares["top"]
+    assert level_queues(shares, "a", "gone") is None
+
+
+def test_the_strategy_is_chosen_by_what_is_held_before_each_victim_goes() -> None:
+    shares = by_name([holds("a", 0, quota=4, fair=4, priority=2), holds("b", 10, quota=4, fair=8, priority=1)])
+    verdict = reclaimable(shares, asks("a", 4), [gone("b", 3, 3, 3)], ON)
+    assert verdict.allowed
+    assert verdict.by_strategy("b") == (
+        Strategy.MAINTAIN_FAIR_SHARE,
+        Strategy.GUARANTEE_DESERVED_QUOTA,
+        Strategy.IN_QUOTA_QUEUE_PRIORITY,
+    )
+    steps = [explain(taken, ON) for taken in verdict.taken]
+    assert [step.rule for step in steps] == [Rule.MAINTAIN_FAIR_SHARE, Rule.GUARANTEE_QUOTA, Rule.IN_QUOTA_PRIORITY]
+    assert [dict(step.amounts).get("held") for step in steps] == [10, 7, None]
+    refused = reclaimable(shares, asks("a", 4), [gone("b", 3, 3, 3)], OFF)
+    assert not refused.allowed
+    assert len(refused.taken) == 2
+    assert refused.refusal is not None
+    assert refused.refusal.rule is Rule.GUARANTEE_QUOTA
+
+
+def test_the_gate_looks_at_the_reclaimers_own_queue_only() -> None:
+    shares = by_name([holds("top", 9, quota=1, fair=1), holds("a", 1, quota=2, fair=3, parent="top", fixed=1)])
+    assert can_reclaim(shares, asks("a", 2), OFF).allowed
+    assert not can_reclaim(shares, asks("a", 3), OFF).allowed
+    assert can_reclaim(shares, asks("a", 1, preemptible=False), OFF).allowed
+    refused = can_reclaim(shares, asks("a", 2, preemptible=False), OFF)
+    assert refused.refusal is not None
+    assert refused.refusal.rule is Rule.CAN_RECLAIM_QUOTA
+
+
+@pytest.mark.parametrize(
+    ("ask", "victim", "options", "kept"),
+    [
+        pytest.param(9, holds("b", 9, quota=4, fair=8), OFF, True, id="over quota itself: victims over their share"),
+        pytest.param(9, holds("b", 8, quota=4, fair=8), OFF, False, id="over quota itself: nobody in his share"),
+        pytest.param(1, holds("b", 5, quota=4, fair=8), OFF, True, id="in quota: victims over quota"),
+        pytest.param(1, holds("b", 4, quota=4, fair=8), OFF, True, id="exactly at quota is no reason to drop"),
+        pytest.param(1, holds("b", 3, quota=4, fair=8), OFF, False, id="in quota: nobody below quota"),
+        pytest.param(1, holds("b", 3, quota=4, fair=8, priority=99), ON, True, id="flag: lower priority"),
+        pytest.param(1, holds("b", 3, quota=4, fair=8), ON, False, id="flag: equal priority"),
+        pytest.param(1, holds("b", 3, quota=-1, fair=8), OFF, True, id="an unlimited quota says nothing"),
+    ],
+)
+def test_the_victim_filter(ask: float, victim: QueueShare, options: QueueOptions, kept: bool) -> None:
+    shares = by_name([holds("a", 0, quota=4, fair=20), victim])
+    assert keeps_victim(shares, asks("a", ask), "b", options).allowed is kept
+    assert keeps_victim(shares, asks("a", ask), "gone", options).allowed
+
+
+def test_a_level_must_not_become_more_saturated_than_a_sibling_that_loses() -> None:
+    shares = by_name([holds("a", 4, quota=1, fair=4), holds("b", 12, quota=1, fair=8)])
+    assert reclaimable(shares, asks("a", 1), [gone("b", 1)], OFF).allowed  # 5/4 < 11/8
+    refused = reclaimable(shares, asks("a", 1), [gone("b", 3)], OFF)  # 5/4 >= 9/8
+    assert refused.refusal is not None
+    assert refused.refusal.rule is Rule.SATURATION
+    assert not reclaimable(shares, asks("a", 1), [gone("b", 1)], QueueOptions(saturation_multiplier=2)).allowed
+    assert QueueOptions(saturation_multiplier=0.1).saturation_multiplier == 1
+
+
+def test_non_preemptible_work_must_stay_in_quota_on_every_level() -> None:
+    shares = by_name(
+        [
+            holds("top", 4, quota=4, fair=9, fixed=4),
+            holds("a", 0, quota=4, fair=4, parent="top"),
+            holds("b", 9, quota=1, fair=1),
+        ]
+    )
+    assert reclaimable(shares, asks("a", 1), [gone("b", 1)], OFF).allowed
+    refused = reclaimable(shares, asks("a", 1, preemptible=False), [gone("b", 1)], OFF)
+    assert refused.refusal is not None
+    assert (refused.refusal.rule, refused.refusal.queue) == (Rule.NON_PREEMPTIBLE_QUOTA, "top")
+
+
+def test_unknown_queues_are_errors_that_name_them() -> None:
+    shares = by_name([A])
+    with pytest.raises(BadInputError, match="nowhere"):
+        can_reclaim(shares, asks("nowhere", 1), OFF)
+    with pytest.raises(BadInputError, match="nowhere"):
+        reclaimable(shares, asks("a", 1), [gone("nowhere", 1)], OFF)
+
+
+def test_a_decision_says_which_victim_was_filtered_out_and_why() -> None:
+    shares = by_name([A, holds("b", 7, quota=8, fair=8, priority=80)])
+    decision = decide_reclaim(shares, asks("a", 8), [gone("b", 7)], OFF)
+    assert not decision.allowed
+    assert decision.scenario is None
+    assert decision.gate.allowed
+    assert decision.steps[-1].rule is Rule.QUOTA_CANDIDATE
+    assert "queue b" in str(decision.filtered["b"].steps[-1])

@@ -6,6 +6,7 @@ A cgroup's name says a pod's UID and a container's id; which container has that 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from agent.model.pod import QOSClass
@@ -27,8 +28,9 @@ def find_kubepods(
 ) -> Mapping[CgroupKey, PurePosixPath]:
     """Every QoS and pod cgroup, and the container cgroups whose id is in `ids` (id -> container).
 
-    A container that restarts has a new id and the same key (BL-30). Containers of unknown ids are left out: the pause
-    container, and ones that the runtime has not told of yet. Raises CgroupError where the hierarchy cannot be read.
+    Both instances of a container that restarts are found, each with its id as `instance`. Containers of unknown ids are left
+    out: the pause container, and ones that the runtime has not told of yet. Raises CgroupError where the hierarchy cannot be
+    read.
     """
     found: dict[CgroupKey, PurePosixPath] = {}
     for qos in (QOSClass.GUARANTEED, QOSClass.BURSTABLE, QOSClass.BEST_EFFORT):
@@ -51,7 +53,7 @@ def _containers(
     for name in _names(hierarchy, pod):
         parsed = parse_cgroup(pod / name)
         if parsed is not None and parsed.container_id in ids:
-            found[ids[parsed.container_id]] = pod / name
+            found[replace(ids[parsed.container_id], instance=parsed.container_id)] = pod / name
     return found
 
 

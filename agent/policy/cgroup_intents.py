@@ -52,7 +52,7 @@ def intent(key: CgroupKey, grants: Grants, pods: Mapping[str, Pod], rules: Rules
             return Intent(Settings(cpus=grants.cpu.default or None))
         case PodCgroup(uid):
             return _pod_intent(uid, grants.cpu, pods.get(uid), rules)
-        case ContainerCgroup(uid, name):
+        case ContainerCgroup(pod=uid, container=name):
             return _container_intent(uid, name, grants, pods.get(uid), rules)
     assert_never(key)
 

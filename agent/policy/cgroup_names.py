@@ -24,13 +24,17 @@ class CgroupNameError(BadInputError):
 
 @dataclass(frozen=True, slots=True)
 class ContainerCgroup:
-    """The cgroup of one container, whatever instance of it runs: (pod UID, container name)."""
+    """The cgroup of one container: (pod UID, container name), to which the grant belongs whatever instance of it runs.
+
+    instance: the runtime's id, where there is a runtime. While a container restarts two instances may exist (BL-30).
+    """
 
     pod: str
     container: str
+    instance: str = ""
 
     def __str__(self) -> str:
-        return f"pod {self.pod} container {self.container}"
+        return f"pod {self.pod} container {self.container}" + (f" ({self.instance[:12]})" if self.instance else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,18 +58,20 @@ def test_pods_and_known_containers_are_found(hierarchy: Hierarchy, driver: Drive
         QOSCgroup(QOSClass.BEST_EFFORT): qos_cgroup(driver, QOSClass.BEST_EFFORT, root),
         PodCgroup("u-1"): one,
         PodCgroup("u-2"): two,
-        ContainerCgroup("u-1", "db"): one / container_leaf(driver, runtime, DB),
-        ContainerCgroup("u-2", "web"): two / container_leaf(driver, runtime, WEB),
+        ContainerCgroup("u-1", "db", DB): one / container_leaf(driver, runtime, DB),
+        ContainerCgroup("u-2", "web", WEB): two / container_leaf(driver, runtime, WEB),
     }
 
 
-def test_a_restarted_container_has_a_new_group_under_the_same_key(hierarchy: Hierarchy) -> None:
+def test_both_instances_of_a_restarting_container_are_found(hierarchy: Hierarchy) -> None:
     driver, runtime = Driver.SYSTEMD, Runtime.CONTAINERD
     one, _ = node(hierarchy, driver, runtime, "/")
     later = "d" * 64
     hierarchy.create(one / container_leaf(driver, runtime, later))
-    found = find_kubepods(hierarchy, driver, {later: ContainerCgroup("u-1", "db")})
-    assert found[ContainerCgroup("u-1", "db")] == one / container_leaf(driver, runtime, later)
+    found = find_kubepods(hierarchy, driver, {**IDS, later: ContainerCgroup("u-1", "db")})
+    for instance in (DB, later):
+        group = one / container_leaf(driver, runtime, instance)
+        assert found[ContainerCgroup("u-1", "db", instance)] == group
 
 
 def test_a_node_without_a_kubelet_has_nothing(hierarchy: Hierarchy) -> None:

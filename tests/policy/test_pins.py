@@ -55,7 +55,7 @@ def short(plan: PinPlan) -> list[str]:
     names = []
     for pin in plan.pins:
         match pin.key:
-            case ContainerCgroup(uid, container):
+            case ContainerCgroup(pod=uid, container=container):
                 name = f"{uid}_{container}"
             case PodCgroup(uid):
                 name = uid

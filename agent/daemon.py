@@ -12,17 +12,20 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from agent.errors import AgentError, BadInputError
+from agent.formats.explanation import Explanation, explain
+from agent.formats.manifests import decode_manifests
 from agent.formats.podresources import Answers, encode_answers
 from agent.formats.status import encode_status
 from agent.keeper import Keeper
 from agent.kube.manifest_directory import Listing, ManifestDirectory
 from agent.log import say
 from agent.model.cpuset import CPUSet
+from agent.model.pod import Pod
 from agent.model.state import PodRecord
 from agent.node.cgroup_errors import CgroupError
 from agent.node.enforcer import Enforcer
@@ -262,6 +265,8 @@ class Daemon:
                     [*problems, *self._listing.problems],
                     ready=self._board.is_ready(),
                 )
+            case "explain":
+                return {"pods": [{"text": e.text, "json": e.encoded} for e in self._explain(params)]}
             case "reload":
                 self._do_reload()
                 return {}
@@ -274,6 +279,27 @@ class Daemon:
                 self._finished(ExecFinished.decode(params))
                 return {}
         raise BadInputError(f"unknown method {method[:40]!r}", hint="agent and command are of different versions")
+
+    def _explain(self, params: Mapping[str, Any]) -> list[Explanation]:
+        """Of a manifest's pods, one after the other as if each before it had come; or of a pod that is known by name."""
+        keeper = self.keeper
+        if "manifest" not in params:
+            pod = self._known(str(params.get("pod", "")))
+            return [explain(keeper.managers, keeper.node, keeper.state, pod)]
+        gate = keeper.managers.gates.pod_level_resources
+        found = decode_manifests(str(params["manifest"]).encode(), str(params.get("file")), pod_level_resources=gate)
+        if found.problems:
+            raise found.problems[0]
+        state, answers = keeper.state, []
+        for each in found.pods:
+            answers.append(explain(keeper.managers, keeper.node, state, each.pod))
+            state = replace(state, grants=answers[-1].verdict.grants)
+        return answers
+
+    def _known(self, name: str) -> Pod:
+        full = name if "/" in name else f"default/{name}"
+        refused = self.keeper.refused.get(full)
+        return refused.pod if refused is not None else self._find(name).pod
 
     def _prepare(self, name: str, container: str) -> ExecGrant:
         """Make the container's cgroup with its grant in force; earlier init containers end here."""

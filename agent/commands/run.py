@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
-import yaml
 
+from agent.commands.options import config_options, parse_flags
 from agent.config import Loaded, load
 from agent.config_schema import Config
 from agent.daemon import Daemon, Periods, group_path
@@ -52,8 +52,7 @@ _LIVE = {"periodSeconds": 1.0, "podQuota": "kubelet"}  # what of `enforcement` a
 
 
 @click.command()
-@click.option("--config", type=click.Path(path_type=Path), help="Configuration file [/etc/pinfold/config.yaml].")
-@click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="One configuration value; wins over files.")
+@config_options
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def command(config: Path | None, flags: tuple[str, ...], verbose: bool) -> int:
     """Run the agent in the foreground.
@@ -69,20 +68,6 @@ def command(config: Path | None, flags: tuple[str, ...], verbose: bool) -> int:
     values = parse_flags(flags)
     run(load(config, values), config, values)
     return 0
-
-
-def parse_flags(flags: tuple[str, ...]) -> dict[str, Any]:
-    """`--set KEY=VALUE` pairs; a value is YAML, so that numbers and lists can be given. Raises click.BadParameter."""
-    values: dict[str, Any] = {}
-    for flag in flags:
-        key, equals, text = flag.partition("=")
-        if not equals or not key:
-            raise click.BadParameter(f"{flag!r} is not KEY=VALUE", param_hint="--set")
-        try:
-            values[key] = yaml.safe_load(text) if text else ""
-        except yaml.YAMLError as error:
-            raise click.BadParameter(f"{flag!r}: the value is not YAML", param_hint="--set") from error
-    return values
 
 
 def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:

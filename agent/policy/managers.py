@@ -114,10 +114,10 @@ def _cpu(machine: Machine, config: ManagerConfig, gates: FeatureGates) -> CPUMan
     stage = "cpu_manager_new"
     if config.cpu_policy == "none":
         if config.cpu_options:
-            options = print_map(config.cpu_options)
+            given = print_map(config.cpu_options)
             raise StartError(
                 stage,
-                f"new none policy error: None policy: received unsupported options={options}",
+                f"new none policy error: None policy: received unsupported options={given}",
                 hint="remove cpuManagerPolicyOptions or set cpuManagerPolicy: static",
             )
         return None

@@ -19,6 +19,7 @@ from agent.policy.managers import Managers
 from agent.policy.memory_static import pod_request
 
 Judge = Callable[[Grants, Pod], Verdict]
+_STEP = 2**20  # bytes: smaller differences of memory do not help anybody
 MAX_CANDIDATES = 100  # pods tried one by one as "what would have to go": bounds the cost of explaining on a full node
 
 
@@ -163,22 +164,32 @@ def nearest_fit(grants: Grants, pod: Pod, asked: Claims, judge: Judge) -> Neares
     else:
         counts = {name: asked.cpus[name] for name in sorted(asked.cpus, key=lambda name: -asked.cpus[name])}
     for name, count in counts.items():
-        fits = _largest(count - 1, lambda amount, name=name: judge(grants, _resized(pod, name, "cpu", amount)).admitted)
+        fits = _largest(count - 1, _Trial(grants, pod, name, "cpu", 1, judge).fits)
         if fits is not None:
             return Nearest(name, "cpu", count, fits)
     sizes = {"": asked.pod_memory} if asked.pod_memory else dict(asked.memory)
     for name, request in sizes.items():
         for resource, size in sorted(request.items()):
-            mib = size // 2**20 - 1
-            fits = _largest(
-                mib,
-                lambda amount, name=name, resource=resource: (
-                    judge(grants, _resized(pod, name, resource, amount * 2**20)).admitted
-                ),
-            )
+            fits = _largest(size // _STEP - 1, _Trial(grants, pod, name, resource, _STEP, judge).fits)
             if fits is not None:
-                return Nearest(name, resource, size, fits * 2**20)
+                return Nearest(name, resource, size, fits * _STEP)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """The pod with another amount of one resource in one container. unit: what one step of the amount stands for."""
+
+    grants: Grants
+    pod: Pod
+    container: str
+    resource: str
+    unit: int
+    judge: Judge
+
+    def fits(self, amount: int) -> bool:
+        changed = _resized(self.pod, self.container, self.resource, amount * self.unit)
+        return self.judge(self.grants, changed).admitted
 
 
 def _largest(top: int, fits: Callable[[int], bool]) -> int | None:

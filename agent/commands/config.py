@@ -1,0 +1,89 @@
+"""`pinfold config`: is the configuration right for this machine, and where does each value come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agent.commands.options import config_options, parse_flags
+from agent.config import Loaded, load
+from agent.node.archive import open_sysroot
+from agent.node.topology import read_topology
+from agent.node_config import manager_config, node_capacity, reserved
+from agent.policy.managers import start
+from agent.policy.policy_machine import policy_machine
+
+
+@click.group()
+def command() -> None:
+    """Check or show the configuration."""
+
+
+@command.command()
+@config_options
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the answer.")
+def show(config: Path | None, flags: tuple[str, ...], output: str) -> int:
+    """Show the effective configuration, with the origin of every value.
+
+    \b
+    Example:
+      pinfold config show --config ./config.yaml
+    """
+    loaded = load(config, parse_flags(flags))
+    values = loaded.config.model_dump()
+    if output == "json":
+        origins = {key: loaded.origin(key) for key, _ in flatten(values)}
+        click.echo(json.dumps({"values": values, "origins": origins}, indent=2))
+        return 0
+    for key, value in flatten(values):
+        click.echo(f"{key}: {json.dumps(value)}  # {loaded.origin(key)}")
+    return 0
+
+
+@command.command()
+@config_options
+@click.option("--sysroot", "root", type=click.Path(path_type=Path), help="A captured machine: directory or archive.")
+def check(config: Path | None, flags: tuple[str, ...], root: Path | None) -> int:
+    """Check the configuration against this machine (or a captured one): would the agent start with it.
+
+    \b
+    Example:
+      pinfold config check --config ./config.yaml
+    """
+    loaded = load(config, parse_flags(flags))
+    with open_sysroot(root if root is not None else Path(loaded.config.node.root)) as directory:
+        for line in facts(loaded, directory):
+            click.echo(line)
+    return 0
+
+
+def facts(loaded: Loaded, directory: Path) -> Iterator[str]:
+    """What the configuration means on the machine below `directory`. Raises what the agent would refuse to start with."""
+    machine = policy_machine(read_topology(directory))
+    managers = start(machine, manager_config(machine, loaded.config))
+    capacity = node_capacity(machine, loaded.config)
+    yield "the agent starts with this configuration"
+    if managers.cpu is not None:
+        yield f"CPUs: online {machine.topology.all}, reserved {managers.cpu.reserved}, exclusive {managers.cpu.allocatable}"
+        if not managers.gates.pod_level_resource_managers:
+            yield "pod-level resource managers are off: pods with .spec.resources get nothing exclusive"
+    for resource, amount in sorted(reserved(machine, loaded.config).items()):
+        whole = capacity.capacity.get(resource)
+        yield f"{resource}: reserved {amount} of {whole if whole is not None else 0}"
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys of the sections and their values; maps of free keys stay whole."""
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict) and value and key in SECTIONS:
+            yield from flatten(value, f"{name}.")
+        else:
+            yield name, value
+
+
+SECTIONS = ("node", "sources", "manifests", "enforcement", "state", "podResources", "http", "control")

@@ -1,0 +1,120 @@
+"""`pinfold explain`: would this pod fit, where, and if not why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agent.commands.options import config_options, parse_flags
+from agent.config import load
+from agent.errors import BadInputError
+from agent.formats.documents import MAX_BYTES
+from agent.formats.explanation import explain
+from agent.formats.manifests import decode_manifests
+from agent.formats.state import decode as decode_state
+from agent.model.state import Epoch, State
+from agent.node.archive import open_sysroot
+from agent.node.state_store import NAME
+from agent.node.topology import read_topology
+from agent.node_config import manager_config, node_capacity
+from agent.policy.managers import Managers, start
+from agent.policy.node_fit import NodeCapacity
+from agent.policy.policy_machine import policy_machine
+from agent.policy.restore import refit
+from agent.serve.control import CONTROL_SOCKET
+from agent.serve.control_client import ControlClient
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    managers: Managers
+    capacity: NodeCapacity
+    state: State
+
+
+@click.command()
+@click.argument("pods", nargs=-1, required=True, metavar="POD...")
+@click.option("--offline", is_flag=True, help="Do not ask the running agent; implied by the options below.")
+@click.option("--sysroot", "root", type=click.Path(path_type=Path), help="A captured machine: directory or archive.")
+@config_options
+@click.option("--state", "state_path", type=click.Path(path_type=Path), help="State file [none].")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the answer.")
+@click.option("--socket", type=click.Path(path_type=Path), default=CONTROL_SOCKET, help="The agent's control socket.")
+def command(
+    pods: tuple[str, ...],
+    offline: bool,
+    root: Path | None,
+    config: Path | None,
+    flags: tuple[str, ...],
+    state_path: Path | None,
+    output: str,
+    socket: Path,
+) -> int:
+    """Say whether pods fit, one after the other, where they would run, and if not why.
+
+    POD is a manifest file, or the name of a pod that the running agent holds or refused. Files are judged against the running
+    agent, or offline against this or a captured machine, a configuration and a state file. Nothing is changed. Exit status
+    1 where a pod does not fit.
+
+    \b
+    Examples:
+      pinfold explain web.yaml
+      pinfold explain default/web
+      pinfold explain --sysroot fixtures/sysfs/two-socket-smt --set cpuManagerPolicy=static \\
+          --set reservedSystemCPUs=0 web.yaml
+    """
+    if offline or root is not None or config is not None or flags or state_path is not None:
+        answers = list(_offline(pods, _node(root, config, flags, state_path)))
+    else:
+        client = ControlClient(socket)
+        answers = [each for pod in pods for each in client.call("explain", _subject(pod))["pods"]]
+    if output == "json":
+        click.echo(json.dumps([answer["json"] for answer in answers], indent=2))
+    else:
+        click.echo("\n\n".join(answer["text"] for answer in answers))
+    return 0 if all(answer["json"]["admitted"] for answer in answers) else 1
+
+
+def _subject(pod: str) -> Mapping[str, Any]:
+    """What the agent is asked about: a file's text where there is such a file, else a name."""
+    path = Path(pod)
+    if not path.is_file():
+        return {"pod": pod}
+    return {"file": pod, "manifest": _read(path).decode("utf-8", "replace")}
+
+
+def _offline(files: tuple[str, ...], node: _Node) -> Iterator[Mapping[str, Any]]:
+    state = node.state
+    for file in files:
+        found = decode_manifests(_read(Path(file)), file, pod_level_resources=node.managers.gates.pod_level_resources)
+        if found.problems:
+            raise found.problems[0]
+        for each in found.pods:
+            answer = explain(node.managers, node.capacity, state, each.pod)
+            yield {"text": answer.text, "json": answer.encoded}
+            state = replace(state, grants=answer.verdict.grants)
+
+
+def _node(root: Path | None, config_path: Path | None, flags: tuple[str, ...], state_path: Path | None) -> _Node:
+    config = load(config_path, parse_flags(flags)).config
+    with open_sysroot(root if root is not None else Path(config.node.root)) as directory:
+        machine = policy_machine(read_topology(directory))
+    managers = start(machine, manager_config(machine, config))
+    state = State(Epoch(0, "0" * 16))
+    if state_path is not None:
+        path = state_path / NAME if state_path.is_dir() else state_path
+        state = decode_state(_read(path))
+    return _Node(managers, node_capacity(machine, config), replace(state, grants=refit(managers, state.grants)))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise BadInputError(f"{path}: {error.strerror}", hint="check the path and its permissions") from error

@@ -1,0 +1,41 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import yaml
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def config_options(function: _F) -> _F:
+    """`--config FILE` and `--set KEY=VALUE`, as parameters `config` and `flags`."""
+    function = click.option(
+        "--set", "flags", multiple=True, metavar="KEY=VALUE", help="One configuration value; wins over files."
+    )(function)
+    return click.option(
+        "--config", type=click.Path(path_type=Path), help="Configuration file [/etc/pinfold/config.yaml]."
+    )(function)
+
+
+def parse_flags(flags: tuple[str, ...]) -> dict[str, Any]:
+    """`--set KEY=VALUE` pairs by dotted key; a value is YAML, so that numbers, lists and maps can be given.
+
+    Keys that hold text take the value as it is written: `reservedSystemCPUs=0` is the text "0". Raises click.BadParameter.
+    """
+    values: dict[str, Any] = {}
+    for flag in flags:
+        key, equals, text = flag.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{flag!r} is not KEY=VALUE", param_hint="--set")
+        try:
+            values[key] = yaml.safe_load(text) if text else ""
+        except yaml.YAMLError as error:
+            raise click.BadParameter(f"{flag!r}: the value is not YAML", param_hint="--set") from error
+        if key == "reservedSystemCPUs":
+            values[key] = text  # a list such as 0,16 is no YAML text, and 0 would be a number
+    return values

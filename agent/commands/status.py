@@ -1,0 +1,79 @@
+"""`pinfold status`: what the running agent holds."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agent.log import printable
+from agent.serve.control import CONTROL_SOCKET
+from agent.serve.control_client import ControlClient
+
+WATCH_SECONDS = 1.0
+
+
+@click.command()
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the answer.")
+@click.option("--watch", is_flag=True, help="Show it again whenever it changes, until interrupted.")
+@click.option("--socket", type=click.Path(path_type=Path), default=CONTROL_SOCKET, help="The agent's control socket.")
+def command(output: str, watch: bool, socket: Path) -> int:
+    """Show what the running agent holds: pools, pods with their CPUs and memory, refusals with their reasons.
+
+    Exit status 1 where the agent is not ready.
+
+    \b
+    Examples:
+      pinfold status
+      pinfold status -o json
+      pinfold status --watch
+    """
+    client = ControlClient(socket)
+    shown = ""
+    while True:
+        status = client.call("status", {})
+        text = json.dumps(status, indent=2) if output == "json" else "\n".join(render(status))
+        if text != shown:
+            click.echo(text if not shown else f"\n{text}")
+            shown = text
+        if not watch:
+            return 0 if status["ready"] else 1
+        time.sleep(WATCH_SECONDS)
+
+
+def render(status: Mapping[str, Any]) -> Iterator[str]:
+    """The status as lines for people."""
+    ready = "ready" if status["ready"] else "NOT READY"
+    policy = status["policy"]
+    yield (
+        f"{ready}  generation {status['generation']}  cpu {policy['cpuManagerPolicy']}, "
+        f"memory {policy['memoryManagerPolicy']}, topology {policy['topologyManagerPolicy']}"
+    )
+    cpus = status["cpus"]
+    yield f"CPUs  online {cpus['online']}  reserved {cpus['reserved'] or '-'}  shared {cpus['shared'] or '-'}"
+    for problem in status["problems"]:
+        yield f"problem  {printable(problem)}"
+    for pod in status["pods"]:
+        bubble = f"  bubble {pod['cpus']}" if pod["cpus"] else ""
+        yield f"pod {pod['namespace']}/{pod['name']}  {pod['qos']}, {pod['phase']}{bubble}"
+        for container in pod["containers"]:
+            blocks = "".join(f"  {amount(block)}" for block in container["memory"])
+            where = {"host": "shared", "pod": "shared in the pod", "container": "exclusive"}[container["isolation"]]
+            yield f"  {container['name']}  cpus {container['cpus'] or '-'} ({where}){blocks}"
+        for mark in ("unplaced", "degraded", "resizeMessage"):
+            if pod[mark]:
+                yield f"  {mark}: {printable(pod[mark])}"
+    for each in status["refused"]:
+        yield f"refused {each['namespace']}/{each['name']}  {each['reason']}: {printable(each['message'])}"
+        if each["hint"]:
+            yield f"  hint: {printable(each['hint'])}"
+
+
+def amount(block: Mapping[str, Any]) -> str:
+    """A memory block for people."""
+    nodes = ",".join(map(str, block["numa"]))
+    return f"{block['type']} {block['size'] / 2**20:g} MiB on NUMA {nodes}"

@@ -1,0 +1,53 @@
+"""An explanation as people and programs get it, from the command and from the running agent alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent.formats import derivation as derivation_format
+from agent.model.pod import Pod
+from agent.model.state import State
+from agent.policy.admission import Verdict
+from agent.policy.managers import Managers
+from agent.policy.node_fit import NodeCapacity
+from agent.policy.plan import judge
+from agent.policy.pod_lint import lint_pod
+from agent.policy.reasons import derive
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One pod: the verdict, and why. text: lines for people; encoded: the same as JSON."""
+
+    verdict: Verdict
+    text: str
+    encoded: Mapping[str, Any]
+
+
+def explain(managers: Managers, capacity: NodeCapacity, state: State, pod: Pod) -> Explanation:
+    """Judge `pod` on the node as it is, and say why. A pod that holds something already is shown as it runs."""
+    known = {record.pod.namespaced_name: record.pod for record in state.pods.values()}
+    held = known.get(pod.namespaced_name)
+    if held is not None:
+        pod = held
+    elif not pod.uid:
+        pod = replace(pod, uid=f"explained-{pod.name}")
+    verdict = judge(managers, capacity, state, pod)
+    owners = {uid: record.pod.namespaced_name for uid, record in state.pods.items()}
+    derivation = derive(
+        managers,
+        state.grants,
+        pod,
+        verdict,
+        owners,
+        lambda grants, changed: judge(managers, capacity, replace(state, grants=grants), changed),
+    )
+    notes = [str(finding) for finding in lint_pod(pod, managers.gates, managers.topology.scope)]
+    lines = [
+        *derivation_format.render(derivation, verdict.grants, managers.gates),
+        *(f"  note: {note}" for note in notes),
+    ]
+    encoded = {**derivation_format.encode(derivation, verdict.grants, managers.gates), "notes": notes}
+    return Explanation(verdict, "\n".join(lines), encoded)

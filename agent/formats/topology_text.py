@@ -79,11 +79,12 @@ def _rows(block: Block, depth: int) -> Iterator[tuple[str, str, str]]:
 
 
 def _cores(cores: Sequence[CPUSet], indent: str) -> Iterator[str]:
-    """Sibling lists; a plain CPU list says the same where every core has one CPU."""
-    first = indent + "cores  "
+    """The sibling lists; where every core has one CPU, how many cores and a plain CPU list say the same."""
     if all(len(core) == 1 for core in cores):
+        first = f"{indent}{_count(len(cores), 'core')}  "
         words = str(CPUSet.of(min(core) for core in cores)).replace(",", ", ")
     else:
+        first = f"{indent}{'core' if len(cores) == 1 else 'cores'}  "
         words = "  ".join(str(core) for core in cores)
     yield from textwrap.wrap(
         words, WIDTH, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False

@@ -109,9 +109,12 @@ def _nodes(topology: Topology) -> list[_Group]:
 
 def node_facts(node: NUMANode) -> tuple[str, ...]:
     """Memory and huge pages of a node in words."""
-    memory = "memory unknown" if node.memory_bytes is None else format_bytes(node.memory_bytes)
+    if node.memory_bytes is None:
+        memory = "memory unknown"
+    else:
+        memory = format_bytes(node.memory_bytes) if node.memory_bytes else "no memory"
     pages = (
-        f"{size.nr} huge pages of {format_bytes(size.size_kib * 1024)}"
+        f"{size.nr} huge page{'s' if size.nr > 1 else ''} of {format_bytes(size.size_kib * 1024)}"
         + (f" ({size.free} free)" if size.free is not None else "")
         for size in node.hugepages
         if size.nr

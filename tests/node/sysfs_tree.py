@@ -1,12 +1,12 @@
 """Builds sysfs trees for machines that nobody captured: describe the CPUs and nodes, get the files a kernel would show.
 
-`regular` describes an even machine; cases change single fields from there (`dataclasses.replace`). The files have the kernel's own
-form, final newline included. Masks instead of lists, absent files and wrong content are made by `Style` or by editing the tree.
+`regular` describes an even machine; cases change single fields from there (`dataclasses.replace`). The files have the kernel's
+own form, final newline included. Masks instead of lists are a `Style`; damage is done to the written tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,7 +34,7 @@ class TreeCPU:
     siblings: CPUSet
     package: CPUSet
     die_id: int | None = None
-    die: CPUSet = CPUSet()
+    die: CPUSet | None = None
     caches: tuple[TreeCache, ...] = ()
     capacity: int | None = None
     book_id: int | None = None
@@ -87,7 +87,9 @@ def write_tree(root: Path, machine: TreeMachine, style: Style = Style()) -> Path
         if cpu.online:
             files |= {f"{cpu_dir}/cpu{cpu.id}/{name}": text for name, text in _cpu_files(cpu, style).items()}
     for node in machine.nodes:
-        files |= {f"sys/devices/system/node/node{node.id}/{name}": text for name, text in _node_files(node, style).items()}
+        files |= {
+            f"sys/devices/system/node/node{node.id}/{name}": text for name, text in _node_files(node, style).items()
+        }
     files |= {f"sys/devices/{name}/cpus": str(cpus) for name, cpus in machine.pmu_groups.items()}
     if machine.meminfo_kib is not None:
         files["proc/meminfo"] = f"MemTotal:       {machine.meminfo_kib} kB\nMemFree:        4096 kB"
@@ -116,7 +118,8 @@ def regular(
     """
     total = packages * nodes * caches * cores
     groups = [
-        CPUSet.of(core * threads + t if near_siblings else t * total + core for t in range(threads)) for core in range(total)
+        CPUSet.of(core * threads + t if near_siblings else t * total + core for t in range(threads))
+        for core in range(total)
     ]
 
     def union_of(first: int, count: int) -> CPUSet:
@@ -127,7 +130,11 @@ def regular(
     for core, siblings in enumerate(groups):
         l3 = core // cores
         shared = TreeCache(3, "Unified", 32768, union_of(l3 * cores, cores), l3 if cache_ids else None)
-        own = [TreeCache(1, "Data", 32, siblings), TreeCache(1, "Instruction", 32, siblings), TreeCache(2, "Unified", 1024, siblings)]
+        own = [
+            TreeCache(1, "Data", 32, siblings),
+            TreeCache(1, "Instruction", 32, siblings),
+            TreeCache(2, "Unified", 1024, siblings),
+        ]
         package = core // per_package
         cpus += (
             TreeCPU(
@@ -153,9 +160,9 @@ def regular(
     )
 
 
-def format_mask(cpus: CPUSet, words: int = 1) -> str:
-    """The kernel's mask format: comma groups of 32 bits, the most significant first, at least `words` of them."""
-    count = max(words, (cpus.mask.bit_length() + 31) // 32)
+def format_mask(cpus: CPUSet) -> str:
+    """The kernel's mask format: comma groups of 32 bits, the most significant first, as wide as a kernel for 128 CPUs writes."""
+    count = max(4, (cpus.mask.bit_length() + 31) // 32)
     return ",".join(f"{cpus.mask >> 32 * word & 0xFFFFFFFF:08x}" for word in reversed(range(count)))
 
 
@@ -199,15 +206,12 @@ def _cache_files(cache: TreeCache, style: Style) -> dict[str, str]:
 def _node_files(node: TreeNode, style: Style) -> dict[str, str]:
     files = {"cpumap": format_mask(node.cpus)} if style.masks else {"cpulist": str(node.cpus)}
     if node.memory_kib is not None:
-        files["meminfo"] = f"Node {node.id} MemTotal:       {node.memory_kib} kB\nNode {node.id} MemFree:        4096 kB"
+        files["meminfo"] = (
+            f"Node {node.id} MemTotal:       {node.memory_kib} kB\nNode {node.id} MemFree:        4096 kB"
+        )
     if node.distances:
         files["distance"] = " ".join(map(str, node.distances))
     for size, (nr, free) in node.hugepages.items():
         pages = {"nr_hugepages": nr, "free_hugepages": free, "surplus_hugepages": 0}
         files |= {f"hugepages/hugepages-{size}kB/{name}": str(count) for name, count in pages.items()}
     return files
-
-
-def groups_of(cpus: Iterable[Sequence[int]]) -> list[str]:
-    """Groups given as CPU ids, in the kernel's list format."""
-    return [str(CPUSet.of(group)) for group in cpus]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from agent.model.pod import ContainerKind, Pod, QOSClass, ResourceRequirements
+from agent.model.pod import Container, ContainerKind, Pod, QOSClass, ResourceRequirements
 from agent.model.quantity import ZERO
 from agent.model.resources import CPU, MEMORY
 from agent.policy.cpu_static import exclusive_cpus
@@ -37,6 +37,11 @@ def lint_pod_level(pod: Pod, gates: FeatureGates, scope: TopologyScope | None) -
     return findings
 
 
+def wants_exclusive(container: Container) -> bool:
+    """Whether a container looks as if it were meant to have CPUs of its own: a whole CPU request that equals the limit."""
+    return exclusive_cpus(container) > 0 and container.resources.requests[CPU] == container.resources.limits.get(CPU)
+
+
 def _empty_object(pod: Pod) -> Iterator[Finding]:
     if any(container.resources != ResourceRequirements() for container in pod.containers):
         yield Finding(
@@ -54,7 +59,7 @@ def _not_guaranteed(pod: Pod, budget: ResourceRequirements, qos: QOSClass) -> It
         message = "has hugepages alone, which makes the pod BestEffort"
         yield Finding("hugepages-alone", Severity.WARNING, "spec.resources", message, "set cpu and memory too")
         return
-    wanting = ", ".join(each.name for each in pod.containers if container_equivalent_guaranteed(each))
+    wanting = ", ".join(each.name for each in pod.containers if wants_exclusive(each))
     if not wanting:
         return
     for name in (CPU, MEMORY):
@@ -94,7 +99,7 @@ def _half_exclusive(pod: Pod) -> Iterator[Finding]:
                     f"{request} is not a whole number: {container.name} has memory of its own, but shares its CPUs",
                     f"ask for {request.value()} CPUs if they are to be exclusive",
                 )
-        elif exclusive_cpus(container) and container.resources.limits.get(CPU) == container.resources.requests[CPU]:
+        elif wants_exclusive(container):
             yield Finding(
                 "memory-not-equal",
                 Severity.WARNING,
@@ -130,7 +135,7 @@ def _bubble(pod: Pod, asked: Claims, when: str) -> Iterator[Finding]:
         yield from _idle(pod, asked, when)
     for resource, size in (asked.pod_memory or {}).items():
         slices = {name: request.get(resource, 0) for name, request in asked.memory.items()}
-        yield from _shared_pool(pod, resource, slices, size, when)
+        yield from _shared_pool(pod, resource, slices, size, f"{when}with memory manager policy Static, ")
 
 
 def _shared_pool(pod: Pod, resource: str, slices: Mapping[str, int], budget: int, when: str) -> Iterator[Finding]:

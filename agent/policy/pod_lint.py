@@ -13,7 +13,7 @@ from agent.model.resources import CPU, MEMORY
 from agent.policy.cpu_static import exclusive_cpus
 from agent.policy.feature_gates import FeatureGates
 from agent.policy.lint_finding import Finding, Severity
-from agent.policy.lint_pod_level import lint_pod_level
+from agent.policy.lint_pod_level import lint_pod_level, wants_exclusive
 from agent.policy.pod_resources import pod_level_resources_set
 from agent.policy.pod_validation import validate_pod
 from agent.policy.qos import container_equivalent_guaranteed, qos_class
@@ -113,7 +113,7 @@ def _cancelled_out(pod: Pod) -> Iterator[Finding]:
 
 def _almost_guaranteed(pod: Pod) -> Iterator[Finding]:
     """Why a pod is not Guaranteed, if some container looks as if it were meant to have CPUs of its own."""
-    wanting = [container for container in pod.containers if _wants_exclusive(container)]
+    wanting = [container for container in pod.containers if wants_exclusive(container)]
     if not wanting:
         return
     cpus = sum(exclusive_cpus(container) for container in wanting)
@@ -136,10 +136,6 @@ def _almost_guaranteed(pod: Pod) -> Iterator[Finding]:
             else:
                 continue
             yield Finding("not-guaranteed", Severity.WARNING, f"{path}.resources.{where}", f"{why}, {lost}", advice)
-
-
-def _wants_exclusive(container: Container) -> bool:
-    return exclusive_cpus(container) > 0 and container.resources.requests[CPU] == container.resources.limits.get(CPU)
 
 
 def _called(container: Container) -> str:

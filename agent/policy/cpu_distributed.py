@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
+from math import ceil
 
 from agent.model.machine import CPUTopology
 from agent.policy.cpu_balance import best_split
@@ -39,8 +40,8 @@ def _widths(topology: CPUTopology, nodes: int, groups: int, group_size: int, min
 
     Starts at min_numa_nodes instead where that is more; the smaller ones follow then, from large to small.
     """
-    groups_per_node = -(-(-(-topology.num_cpus // group_size)) // len(topology.numa_masks))
-    least = -(-groups // groups_per_node)
+    groups_per_node = ceil(ceil(topology.num_cpus / group_size) / len(topology.numa_masks))
+    least = ceil(groups / groups_per_node)
     most = min(groups, nodes)
     floor = max(least, min(min_numa_nodes, most))
     return chain(range(floor, most + 1), range(floor - 1, least - 1, -1))

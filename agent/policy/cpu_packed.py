@@ -51,11 +51,12 @@ def _take_whole(elements: Iterable[int], free: int, need: int) -> int:
     """The elements that are entirely free and still needed in full, in the order given; smaller later ones may fit."""
     taken = 0
     for element in elements:
-        if element & ~free & ~taken or element & taken:
+        if element & ~free:
             continue
         size = element.bit_count()
         if size <= need:
             taken |= element
+            free &= ~element
             need -= size
             if not need:
                 break
@@ -86,20 +87,18 @@ def _take_single(elements: Iterable[int], free: int, need: int) -> int:
 
 
 def _take_uncores(topology: CPUTopology, free: int, need: int) -> int:
-    """Caches: whole free ones while at least an average cache is needed, then the rest from one cache if it comes out even.
+    """Caches: whole free ones where at least an average cache is needed, then the rest from one cache if it comes out even.
 
-    The average is a threshold of the kubelet's for looking at whole caches, nothing is taken by it.
+    The average is a threshold of the kubelet's for looking at whole caches, nothing is taken by it. The kubelet looks at
+    whole caches again for every cache it visits; those that did not fit the first time never fit later.
     """
-    taken = 0
-    for uncore in _uncore_order(topology, free):
-        if need >= topology.cpus_per_uncore:
-            whole = _take_whole(_uncore_order(topology, free), free, need)
-            taken, free, need = taken | whole, free & ~whole, need - whole.bit_count()
-        if need:
-            part = _part_of_uncore(topology.cores_of[uncore], free, need)
-            taken, free, need = taken | part, free & ~part, need - part.bit_count()
-        if not need:
-            break
+    order = _uncore_order(topology, free)
+    taken = _take_whole(order, free, need) if need >= topology.cpus_per_uncore else 0
+    free, need = free & ~taken, need - taken.bit_count()
+    for uncore in order if need else ():
+        part = _part_of_uncore(topology.cores_of[uncore], free, need)
+        if part:
+            return taken | part
     return taken
 
 

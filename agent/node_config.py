@@ -15,6 +15,7 @@ from agent.policy.memory_static import is_memory
 from agent.policy.node_fit import NodeCapacity
 
 _MEMORY_SIGNAL = "memory.available"
+POD_LEVEL_MANAGERS = "PodLevelResourceManagers"
 
 
 def capacity(machine: Machine, config: Config) -> dict[str, Quantity]:
@@ -65,6 +66,14 @@ def node_capacity(machine: Machine, config: Config) -> NodeCapacity:
     return NodeCapacity(whole, left)
 
 
+def feature_gates(config: Config) -> Mapping[str, bool]:
+    """The configured gates; where the kubelet's configuration does not rule, the pod-level managers are on by default."""
+    gates = config.featureGates
+    if config.kubeletConfig is not None or not gates.get("PodLevelResources", True):
+        return gates
+    return {POD_LEVEL_MANAGERS: True, **gates}
+
+
 def manager_config(machine: Machine, config: Config) -> ManagerConfig:
     """The resource managers' settings. Raises ConfigError."""
     kept = reserved(machine, config)
@@ -87,7 +96,7 @@ def manager_config(machine: Machine, config: Config) -> ManagerConfig:
         topology_policy=config.topologyManagerPolicy,
         topology_scope=config.topologyManagerScope,
         topology_options=config.topologyManagerPolicyOptions,
-        feature_gates=config.featureGates,
+        feature_gates=feature_gates(config),
         kubelet_version=config.kubeletVersion,
         min_shared_cpus=config.node.minSharedCPUs,
     )

@@ -13,7 +13,7 @@ from agent.commands.options import config_options, parse_flags
 from agent.config import Loaded, load
 from agent.node.archive import open_sysroot
 from agent.node.topology import read_topology
-from agent.node_config import manager_config, node_capacity, reserved
+from agent.node_config import POD_LEVEL_MANAGERS, manager_config, node_capacity, reserved
 from agent.policy.managers import start
 from agent.policy.policy_machine import policy_machine
 
@@ -69,8 +69,12 @@ def facts(loaded: Loaded, directory: Path) -> Iterator[str]:
     yield "the agent starts with this configuration"
     if managers.cpu is not None:
         yield f"CPUs: online {machine.topology.all}, reserved {managers.cpu.reserved}, exclusive {managers.cpu.allocatable}"
-        if not managers.gates.pod_level_resource_managers:
-            yield "pod-level resource managers are off: pods with .spec.resources get nothing exclusive"
+        if managers.gates.pod_level_resource_managers:
+            origin = loaded.origin(f"featureGates.{POD_LEVEL_MANAGERS}")
+            where = "pinfold's default" if origin == "default" else origin
+            yield f"pod-level resource managers (KEP-5526): on ({where})"
+        else:
+            yield "pod-level resource managers: off, pods with .spec.resources get nothing exclusive"
     for resource, amount in sorted(reserved(machine, loaded.config).items()):
         whole = capacity.capacity.get(resource)
         yield f"{resource}: reserved {amount} of {whole if whole is not None else 0}"

@@ -119,7 +119,17 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             http.start()
             stack.callback(http.stop)
         stack.enter_context(ControlServer(Path(config.control.socket), daemon.call))
-        say(_log, logging.INFO, "started", podresources=config.podResources.socket, control=config.control.socket)
+        say(
+            _log,
+            logging.INFO,
+            "started",
+            cpu_policy=config.cpuManagerPolicy,
+            memory_policy=config.memoryManagerPolicy,
+            topology_policy=config.topologyManagerPolicy,
+            pod_level_managers=managers.gates.pod_level_resource_managers,
+            podresources=config.podResources.socket,
+            control=config.control.socket,
+        )
         daemon.run()
     say(_log, logging.INFO, "stopped; all pins stay")
 

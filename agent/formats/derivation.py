@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agent.model.numa import node_ids
+from agent.model.numa import NodeMask, node_ids
 from agent.model.state import Grants
 from agent.policy.feature_gates import FeatureGates
 from agent.policy.hint_family import CapacityHints, Hint, ResourceHints
+from agent.policy.hints import enumerate_hints
 from agent.policy.placement import placements
 from agent.policy.reasons import Derivation, NUMAReport, aligned_nodes
 
 _MIB = 2**20
+_LISTED_NODES = 4  # with more, the hints are described instead of listed
+_LISTED_PLACES = 6
 
 
 def render(derivation: Derivation, grants: Grants, gates: FeatureGates) -> Iterator[str]:
@@ -122,14 +125,36 @@ def _said(hints: ResourceHints) -> str:
     if hints is None:
         return "any NUMA node"
     if isinstance(hints, CapacityHints):
-        if not hints.is_open():
-            return "nowhere"
-        here = f"containing {aligned_nodes(hints.required)}, " if hints.required else ""
-        return f"within {aligned_nodes(hints.nodes)}, {here}preferred on {hints.preferred_size} node(s)"
+        if (hints.nodes | union_of(hints.others)).bit_count() > _LISTED_NODES:
+            return f"{_rule(hints)}{_others(hints)}" if hints.is_open() or hints.others else "nowhere"
+        hints = enumerate_hints(hints)
     if not hints:
         return "nowhere"
     preferred = [aligned_nodes(hint.affinity) for hint in hints if hint.preferred]
-    return f"{len(hints)} placements, preferred: {'; '.join(preferred[:8]) or 'none'}"
+    others = [aligned_nodes(hint.affinity) for hint in hints if not hint.preferred]
+    return f"preferred on {_either(preferred)}; possible on {_either(others)}"
+
+
+def _rule(hints: CapacityHints) -> str:
+    here = f"containing {aligned_nodes(hints.required)}, " if hints.required else ""
+    return f"within {aligned_nodes(hints.nodes)}, {here}preferred on {hints.preferred_size} node(s)"
+
+
+def _others(hints: CapacityHints) -> str:
+    return f", or on {_either([aligned_nodes(mask) for mask in hints.others])}" if hints.others else ""
+
+
+def _either(places: Sequence[str]) -> str:
+    listed = " or ".join(place.removeprefix("NUMA ") for place in places[:_LISTED_PLACES])
+    return f"NUMA {listed}{' or others' if len(places) > _LISTED_PLACES else ''}" if places else "none"
+
+
+def union_of(masks: Sequence[NodeMask]) -> NodeMask:
+    """The nodes in any of these masks."""
+    nodes = 0
+    for mask in masks:
+        nodes |= mask
+    return nodes
 
 
 def _encode_hint(hint: Hint) -> Mapping[str, Any]:

@@ -149,6 +149,9 @@ def test_a_pod_that_is_guaranteed_by_chance_is_noticed() -> None:
             [("not-guaranteed", "limits[memory]")],
             id="half a limit",
         ),
+        pytest.param(
+            [app("cpu=1", "cpu=1")], sized("cpu=2", "cpu=2"), [("not-guaranteed", "limits[memory]")], id="CPUs alone"
+        ),
     ],
 )
 def test_a_budget_is_noticed_for(

@@ -87,7 +87,7 @@ def detect(
 
 def _v2_controllers(unified: Path, files: CgroupFiles) -> frozenset[str]:
     try:
-        return frozenset(files.read(unified / "cgroup.controllers").split())
+        return frozenset(files.read(str(unified / "cgroup.controllers")).split())
     except OSError:
         return frozenset()  # no cgroup v2 here
 
@@ -95,7 +95,7 @@ def _v2_controllers(unified: Path, files: CgroupFiles) -> frozenset[str]:
 def _v1_mounts(root: Path, files: CgroupFiles) -> Mapping[str, Path]:
     """Controller -> mount point. Several controllers on one mount have a directory "cpu,cpuacct"."""
     try:
-        names = files.children(root)
+        names = files.children(str(root))
     except OSError as error:
         raise explain(0, Action.READ, root, error) from error
     mounts: dict[str, Path] = {}
@@ -108,7 +108,7 @@ def _v1_mounts(root: Path, files: CgroupFiles) -> Mapping[str, Path]:
 
 def _readable(path: Path, files: CgroupFiles) -> bool:
     try:
-        files.read(path)
+        files.read(str(path))
     except OSError as error:
         return error.errno not in (errno.ENOENT, errno.ENOTDIR)
     return True
@@ -121,7 +121,7 @@ def own_groups(proc: Path, pid: int | str = "self", files: CgroupFiles | None = 
     """
     path = proc / str(pid) / "cgroup"
     try:
-        text = (files or KernelFiles()).read(path)
+        text = (files or KernelFiles()).read(str(path))
     except OSError as error:
         raise explain(0, Action.READ, path, error) from error
     groups: dict[str, PurePosixPath] = {}

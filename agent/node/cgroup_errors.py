@@ -36,9 +36,9 @@ class CgroupError(AgentError):
 
     hint = "see the kernel's log (dmesg); the agent tries again in the next period"
 
-    def __init__(self, path: Path, message: str, *, number: int = 0, hint: str | None = None) -> None:
+    def __init__(self, path: Path | str, message: str, *, number: int = 0, hint: str | None = None) -> None:
         super().__init__(f"{path}: {message}", hint=hint)
-        self.path = path
+        self.path = Path(path)
         self.errno = number
 
 
@@ -185,7 +185,7 @@ _MEANINGS: dict[tuple[int, Action | None, int], _Meaning] = {
 }
 
 
-def explain(version: int, action: Action, path: Path, error: OSError, value: str = "") -> CgroupError:
+def explain(version: int, action: Action, path: Path | str, error: OSError, value: str = "") -> CgroupError:
     """The typed error of a refused operation. version: of the hierarchy. value: what was to be written."""
     number = error.errno or 0
     for key in ((version, action, number), (0, action, number), (version, None, number), (0, None, number)):

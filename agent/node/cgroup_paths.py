@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+from functools import lru_cache
+from pathlib import PurePosixPath
 
 from agent.node.cgroup_files import CgroupFiles
 from agent.policy.cgroup_names import CgroupNameError
@@ -10,29 +11,35 @@ from agent.policy.cgroup_names import CgroupNameError
 MAX_DEPTH = 32  # groups inside a container's own; a workload cannot make us walk for ever
 
 
-def checked_group(group: PurePosixPath) -> PurePosixPath:
-    """The group, if it stays inside the hierarchy. Raises CgroupNameError for an absolute path or one with "..".
+@lru_cache(maxsize=4096)
+def directory(mount: str, group: PurePosixPath) -> str:
+    """The group's directory. Raises CgroupNameError for an absolute path or one with "..".
 
     Joining an absolute path to a mount point would replace the mount point.
     """
     if group.is_absolute() or ".." in group.parts:
         raise CgroupNameError(f"{str(group)[:200]!r} is not a path inside the cgroup hierarchy")
-    return group
+    return f"{mount}/{group}" if group.parts else mount
 
 
-def subgroups(path: Path, files: CgroupFiles) -> list[Path]:
+def levels(group: PurePosixPath) -> list[PurePosixPath]:
+    """The group and the groups around it, from the hierarchy's root inwards."""
+    return [*reversed(group.parents), group]
+
+
+def subgroups(path: str, files: CgroupFiles) -> list[str]:
     """The directory itself and every cgroup below it, parents first. One that goes away meanwhile has none below it."""
     found = [path]
     level = [path]
     for _ in range(MAX_DEPTH):
-        level = [below / name for below in level for name in _children(below, files)]
+        level = [f"{below}/{name}" for below in level for name in _children(below, files)]
         if not level:
             break
         found += level
     return found
 
 
-def _children(path: Path, files: CgroupFiles) -> list[str]:
+def _children(path: str, files: CgroupFiles) -> list[str]:
     try:
         return files.children(path)
     except OSError:

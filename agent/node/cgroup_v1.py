@@ -21,7 +21,7 @@ from agent.node.cgroup_errors import (
     explain,
 )
 from agent.node.cgroup_files import CgroupFiles
-from agent.node.cgroup_paths import checked_group, subgroups
+from agent.node.cgroup_paths import directory, levels, subgroups
 from agent.policy.cgroup_settings import CFS_PERIOD_US, NO_LIMIT, Observed, Settings
 
 _NO_MEMORY_LIMIT = 1 << 62  # unlimited reads as 2^63 rounded down to a page; no machine has half of that
@@ -33,7 +33,8 @@ class CgroupV1:
     version = 1
 
     def __init__(self, mounts: Mapping[str, Path], files: CgroupFiles) -> None:
-        self._mounts = {"cpuset": mounts["cpuset"], **mounts}  # first the one that may refuse a task
+        # cpuset first: it is the one that may refuse a task
+        self._mounts = {name: str(path) for name, path in {"cpuset": mounts["cpuset"], **mounts}.items()}
         self._files = files
 
     @property
@@ -41,10 +42,10 @@ class CgroupV1:
         return frozenset(self._mounts)
 
     def directories(self, group: PurePosixPath) -> tuple[Path, ...]:
-        return tuple(mount / checked_group(group) for mount in self._mounts.values())
+        return tuple(Path(directory(mount, group)) for mount in self._mounts.values())
 
     def exists(self, group: PurePosixPath) -> bool:
-        return self._dir("cpuset", group).is_dir()
+        return Path(self._dir("cpuset", group)).is_dir()
 
     def children(self, group: PurePosixPath) -> list[str]:
         path = self._dir("cpuset", group)
@@ -54,19 +55,16 @@ class CgroupV1:
             raise explain(1, Action.READ, path, error) from error
 
     def observe(self, group: PurePosixPath, *, resources: bool = True) -> Observed:
-        cpus = CPUSet.parse(self._read("cpuset", group, "cpuset.cpus"))
-        effective = CPUSet.parse(self._read("cpuset", group, "cpuset.effective_cpus"))
-        mems = CPUSet.parse(self._read("cpuset", group, "cpuset.mems")).mask
-        quota = self._quota(group) if "cpu" in self._mounts else None
-        if not resources:
-            return Observed(cpus, effective, mems, quota)
+        base = self._dir("cpuset", group)
+        cpus = CPUSet.parse(self._read_file(f"{base}/cpuset.cpus"))
+        mems = CPUSet.parse(self._read_file(f"{base}/cpuset.mems")).mask
         return Observed(
             cpus=cpus,
-            effective=effective,
+            effective=cpus,  # on v1 the two never differ (kernel/cgroup/cpuset.c, legacy hierarchy)
             mems=mems,
-            quota_us=quota,
-            shares=self._number("cpu", group, "cpu.shares"),
-            memory_bytes=self._memory(group),
+            quota_us=self._quota(group),
+            shares=self._number("cpu", group, "cpu.shares") if resources else None,
+            memory_bytes=self._memory(group) if resources else None,
         )
 
     def bounds(self, group: PurePosixPath) -> tuple[CPUSet, NodeMask]:
@@ -106,10 +104,9 @@ class CgroupV1:
 
     def create(self, group: PurePosixPath) -> None:
         for controller, mount in self._mounts.items():
-            for level in reversed((checked_group(group), *group.parents)):
-                if level.parts:
-                    self._make(mount / level)
-                if controller == "cpuset" and level.parts and not self._read("cpuset", level, "cpuset.cpus"):
+            for level in levels(group)[1:]:
+                made = self._make(directory(mount, level))
+                if controller == "cpuset" and (made or not self._read("cpuset", level, "cpuset.cpus")):
                     self.inherit(level)
 
     def inherit(self, group: PurePosixPath) -> None:
@@ -124,7 +121,7 @@ class CgroupV1:
         found: set[int] = set()
         for path in subgroups(self._dir("cpuset", group), self._files):
             try:
-                found.update(int(line) for line in self._files.read(path / "cgroup.procs").split())
+                found.update(int(line) for line in self._files.read(f"{path}/cgroup.procs").split())
             except OSError as error:
                 gone = explain(1, Action.READ, path, error)
                 if not isinstance(gone, CgroupGoneError) or path == self._dir("cpuset", group):
@@ -133,7 +130,7 @@ class CgroupV1:
 
     def remove(self, group: PurePosixPath) -> None:
         for mount in self._mounts.values():
-            for path in reversed(subgroups(mount / checked_group(group), self._files)):
+            for path in reversed(subgroups(directory(mount, group), self._files)):
                 try:
                     self._files.rmdir(path)
                 except OSError as error:
@@ -141,26 +138,29 @@ class CgroupV1:
                     if not isinstance(failed, CgroupGoneError):
                         raise failed from error
 
-    def _dir(self, controller: str, group: PurePosixPath) -> Path:
-        return self._mounts[controller] / checked_group(group)
+    def _dir(self, controller: str, group: PurePosixPath) -> str:
+        return directory(self._mounts[controller], group)
 
-    def _make(self, path: Path) -> None:
+    def _make(self, path: str) -> bool:
         try:
             self._files.mkdir(path)
         except FileExistsError:
-            return
+            return False
         except OSError as error:
             raise explain(1, Action.CREATE, path, error) from error
+        return True
 
     def _read(self, controller: str, group: PurePosixPath, name: str) -> str:
-        path = self._dir(controller, group) / name
+        return self._read_file(f"{self._dir(controller, group)}/{name}")
+
+    def _read_file(self, path: str) -> str:
         try:
             return self._files.read(path)
         except OSError as error:
             raise explain(1, Action.READ, path, error) from error
 
     def _write(self, controller: str, group: PurePosixPath, name: str, value: str, action: Action) -> None:
-        path = self._dir(controller, group) / name
+        path = f"{self._dir(controller, group)}/{name}"
         try:
             self._files.write(path, value)
         except OSError as error:
@@ -180,7 +180,7 @@ class CgroupV1:
     def _outside(self, group: PurePosixPath, name: str, wanted: CPUSet, error: CgroupError) -> CgroupError:
         """EACCES says "wider than the parent" and "you may not write here" with one number: the parent's set decides."""
         parent = CPUSet.parse(self._read("cpuset", group.parent, name))
-        path = self._dir("cpuset", group) / name
+        path = f"{self._dir('cpuset', group)}/{name}"
         if wanted <= parent:
             return CgroupPermissionError(
                 path, f"cannot write {str(wanted)!r}: not permitted (EACCES)", number=error.errno
@@ -192,11 +192,11 @@ class CgroupV1:
         """Make every group inside fit, deepest first: a pause container and a workload's own cgroups are pinned by nobody."""
         for path in reversed(subgroups(self._dir("cpuset", group), self._files)[1:]):
             try:
-                held = CPUSet.parse(self._files.read(path / name))
+                held = CPUSet.parse(self._files.read(f"{path}/{name}"))
                 if not held <= wanted:
-                    self._files.write(path / name, str(held & wanted or wanted))
+                    self._files.write(f"{path}/{name}", str(held & wanted or wanted))
             except OSError as error:
-                failed = explain(1, action, path / name, error)
+                failed = explain(1, action, f"{path}/{name}", error)
                 if not isinstance(failed, CgroupGoneError):
                     raise failed from error
 

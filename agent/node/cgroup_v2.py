@@ -22,7 +22,7 @@ from agent.node.cgroup_errors import (
     explain,
 )
 from agent.node.cgroup_files import CgroupFiles
-from agent.node.cgroup_paths import checked_group, subgroups
+from agent.node.cgroup_paths import directory, levels, subgroups
 from agent.policy.cgroup_settings import CFS_PERIOD_US, NO_LIMIT, Observed, Settings, weight_of
 
 _MAX = "max"
@@ -34,7 +34,7 @@ class CgroupV2:
     version = 2
 
     def __init__(self, root: Path, controllers: frozenset[str], files: CgroupFiles) -> None:
-        self._root = root
+        self._root = str(root)
         self._controllers = controllers
         self._files = files
 
@@ -43,10 +43,10 @@ class CgroupV2:
         return self._controllers
 
     def directories(self, group: PurePosixPath) -> tuple[Path, ...]:
-        return (self._dir(group),)
+        return (Path(self._dir(group)),)
 
     def exists(self, group: PurePosixPath) -> bool:
-        return self._dir(group).is_dir()
+        return Path(self._dir(group)).is_dir()
 
     def children(self, group: PurePosixPath) -> list[str]:
         path = self._dir(group)
@@ -109,7 +109,7 @@ class CgroupV2:
         return writes
 
     def create(self, group: PurePosixPath) -> None:
-        for level in reversed((checked_group(group), *group.parents)):
+        for level in levels(group):
             if level.parts:
                 self._make(self._dir(level))
             if level != group:
@@ -127,7 +127,7 @@ class CgroupV2:
         found: set[int] = set()
         for path in subgroups(self._dir(group), self._files):
             try:
-                found.update(int(line) for line in self._files.read(path / "cgroup.procs").split())
+                found.update(int(line) for line in self._files.read(f"{path}/cgroup.procs").split())
             except OSError as error:
                 failed = explain(2, Action.READ, path, error)
                 # EOPNOTSUPP: a threaded group; its processes show in the group above
@@ -147,10 +147,10 @@ class CgroupV2:
                 if not isinstance(failed, CgroupGoneError):
                     raise failed from error
 
-    def _dir(self, group: PurePosixPath) -> Path:
-        return self._root / checked_group(group)
+    def _dir(self, group: PurePosixPath) -> str:
+        return directory(self._root, group)
 
-    def _make(self, path: Path) -> None:
+    def _make(self, path: str) -> None:
         try:
             self._files.mkdir(path)
         except FileExistsError:
@@ -166,7 +166,7 @@ class CgroupV2:
             self._write(group, "cgroup.subtree_control", text, Action.CONTROL)
 
     def _read(self, group: PurePosixPath, name: str) -> str:
-        path = self._dir(group) / name
+        path = f"{self._dir(group)}/{name}"
         try:
             return self._files.read(path)
         except OSError as error:
@@ -174,23 +174,25 @@ class CgroupV2:
 
     def _optional(self, group: PurePosixPath, name: str) -> str | None:
         """None where this group has no such file: the root, or a controller that is not enabled for it."""
+        path = f"{self._dir(group)}/{name}"
         try:
-            return self._files.read(self._dir(group) / name)
+            return self._files.read(path)
         except OSError as error:
             if error.errno == errno.ENOENT:
                 return None
-            raise self._explained(Action.READ, self._dir(group) / name, error) from error
+            raise self._explained(Action.READ, path, error) from error
 
     def _write(self, group: PurePosixPath, name: str, value: str, action: Action) -> None:
-        path = self._dir(group) / name
+        path = f"{self._dir(group)}/{name}"
         try:
             self._files.write(path, value)
         except OSError as error:
             raise self._explained(action, path, error, value) from error
 
-    def _explained(self, action: Action, path: Path, error: OSError, value: str = "") -> CgroupError:
-        if error.errno == errno.ENOENT and path.parent.is_dir() and not path.exists():
-            controller = path.name.partition(".")[0]
+    def _explained(self, action: Action, path: str, error: OSError, value: str = "") -> CgroupError:
+        file = Path(path)
+        if error.errno == errno.ENOENT and file.parent.is_dir() and not file.exists():
+            controller = file.name.partition(".")[0]
             return NoControllerError(
                 path, f"the {controller} controller is not enabled for this cgroup", number=errno.ENOENT
             )
@@ -204,7 +206,7 @@ class CgroupV2:
         if effective != wanted:
             above = self._read(group.parent, f"{name}.effective")
             raise NotEffectiveError(
-                self._dir(group) / name,
+                f"{self._dir(group)}/{name}",
                 f"{str(wanted)!r} was accepted, but its tasks get {str(effective)!r}; the parent cgroup has {above!r}",
             )
 

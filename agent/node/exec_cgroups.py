@@ -17,8 +17,6 @@ from agent.policy.cgroup_names import (
     CgroupNameError,
     ContainerCgroup,
     PodCgroup,
-    checked_container_name,
-    checked_uid,
     exec_cgroup,
 )
 from agent.policy.cgroup_settings import Settings
@@ -72,11 +70,11 @@ class ExecCgroups:
         found: dict[CgroupKey, PurePosixPath] = {}
         for uid in self._names(self._parent):
             with contextlib.suppress(CgroupNameError):
-                pod = exec_cgroup(self._parent, checked_uid(uid))
+                pod = exec_cgroup(self._parent, uid)
                 found[PodCgroup(uid)] = pod
                 for name in self._names(pod):
                     with contextlib.suppress(CgroupNameError):
-                        found[ContainerCgroup(uid, checked_container_name(name))] = pod / name
+                        found[ContainerCgroup(uid, name)] = exec_cgroup(self._parent, uid, name)
         return found
 
     def running(self, uid: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
@@ -107,6 +108,7 @@ def checked_container_name(name: str) -> str:
     return name
 
 
+@lru_cache(maxsize=4096)
 def exec_cgroup(parent: PurePosixPath, uid: str, container: str | None = None) -> PurePosixPath:
     """Where `pinfold exec` runs a container of a manifest pod: <parent>/<uid>/<container>; without container, the pod's own."""
     pod = parent / checked_uid(uid)

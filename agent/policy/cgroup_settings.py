@@ -5,7 +5,7 @@ Source: kubelet cm/helpers_linux.go (MilliCPUToShares, MilliCPUToQuota); runc's 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 
 from agent.model.cpuset import CPUSet
 from agent.model.numa import NodeMask
@@ -47,12 +47,20 @@ class Settings:
     memory_bytes: int | None = None
 
     def __bool__(self) -> bool:
-        return any(getattr(self, one.name) is not None for one in fields(self))
+        return self != _NOTHING
 
     def overlaid(self, later: Settings) -> Settings:
         """These settings after `later` was written too."""
-        told = {one.name: getattr(later, one.name) for one in fields(later)}
-        return replace(self, **{name: value for name, value in told.items() if value is not None})
+        return Settings(
+            cpus=self.cpus if later.cpus is None else later.cpus,
+            mems=self.mems if later.mems is None else later.mems,
+            quota_us=self.quota_us if later.quota_us is None else later.quota_us,
+            shares=self.shares if later.shares is None else later.shares,
+            memory_bytes=self.memory_bytes if later.memory_bytes is None else later.memory_bytes,
+        )
+
+
+_NOTHING = Settings()
 
 
 @dataclass(frozen=True, slots=True)

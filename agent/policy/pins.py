@@ -88,6 +88,8 @@ def _writes(key: CgroupKey, seen: Observed, wanted: Intent, stays_in_pod: CPUSet
     """The writes that one cgroup needs, at most one for every step."""
     sets = dict(_cpu_steps(seen, wanted, stays_in_pod))
     tightened, rest = _other_settings(seen, wanted.settings)
+    if not (sets or tightened or rest):
+        return []
     held = seen.effective
     writes: list[Pin] = []
     for step, others in ((Step.SHRINK, tightened), (Step.GRANT, rest), (Step.WIDEN, Settings())):

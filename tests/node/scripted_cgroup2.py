@@ -41,13 +41,15 @@ class ScriptedV2:
 
     # The system calls, as agent.node.cgroup_files.CgroupFiles has them.
 
-    def read(self, path: Path) -> str:
+    def read(self, path: str | Path) -> str:
+        path = Path(path)
         if path.name.endswith(".effective") and path.exists():
             name = path.name.removesuffix(".effective")
             return str(self._effective(path.parent, name))
         return path.read_text().strip()
 
-    def write(self, path: Path, text: str) -> None:
+    def write(self, path: str | Path, text: str) -> None:
+        path = Path(path)
         if not path.exists():
             raise _refuse(errno.ENOENT)
         if path.name in self.fail:
@@ -74,13 +76,15 @@ class ScriptedV2:
                 raise _refuse(errno.EACCES)
         self.writes.append((str(path.relative_to(self.root)), value))
 
-    def mkdir(self, path: Path) -> None:
+    def mkdir(self, path: str | Path) -> None:
+        path = Path(path)
         path.mkdir()
         self._put(path / "cgroup.procs", "")
         self._put(path / "cgroup.subtree_control", "")
         self._populate(path)
 
-    def rmdir(self, path: Path) -> None:
+    def rmdir(self, path: str | Path) -> None:
+        path = Path(path)
         if not path.exists():
             raise _refuse(errno.ENOENT)
         if self.children(path) or self.read(path / "cgroup.procs"):
@@ -89,8 +93,8 @@ class ScriptedV2:
             file.unlink()
         path.rmdir()
 
-    def children(self, path: Path) -> list[str]:
-        return sorted(entry.name for entry in path.iterdir() if entry.is_dir())
+    def children(self, path: str | Path) -> list[str]:
+        return sorted(entry.name for entry in Path(path).iterdir() if entry.is_dir())
 
     # What the kernel does behind them.
 

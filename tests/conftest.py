@@ -1,7 +1,9 @@
-"""What all tests share: the vectors beside the repository, how hard properties are tried, and `--long`."""
+"""What all tests share: the vectors beside the repository, how hard properties are tried, `--long`, real parts in CI."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(no_vectors)
         if item.get_closest_marker("long") and not config.getoption("--long"):
             item.add_marker(not_long)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI every real part is there: a test of one that is skipped is a test that did not run, and fails."""
+    report = yield
+    if os.environ.get("CI") and item.get_closest_marker("real") and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"a real-part test was skipped in CI: {report.longrepr}"
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -102,8 +102,9 @@ class Quantity:
         return Quantity(self.number - other.number, self.format if self else other.format)
 
     def __str__(self) -> str:
-        # A small amount loses its binary suffix, as in Go: 512 is "512" and not "0.5Ki".
-        if self.format is QuantityFormat.BINARY_SI and self.is_whole and abs(self.number) >= 1024:
+        # A small amount loses its binary suffix, as in Go: 512 is "512" and not "0.5Ki". So does one above the cap (a sum),
+        # unlike in Go, as it would be read back as the cap.
+        if self.format is QuantityFormat.BINARY_SI and self.is_whole and 1024 <= abs(self.number) <= MAX_BINARY:
             return _binary_text(self.number.numerator)
         return _decimal_text(self.number, self.format is QuantityFormat.DECIMAL_EXPONENT)
 

@@ -50,18 +50,17 @@ def aggregate(containers: Iterable[tuple[ContainerKind, ResourceList]]) -> dict[
     Either everything that stays (apps and sidecars) runs together, or an init container runs beside the sidecars before it.
     Source: KEP-753, "Resources calculation for scheduling and pod admission".
     """
-    staying: dict[str, Quantity] = {}
+    parts = list(containers)
+    apps = add(*(resources for kind, resources in parts if kind is ContainerKind.APP))
     sidecars: dict[str, Quantity] = {}
     starting: dict[str, Quantity] = {}
-    # Apps first, as upstream does: where suffixes differ the first one decides how a sum is spelt.
-    for kind, resources in sorted(containers, key=lambda each: each[0] is not ContainerKind.APP):
-        match kind:
-            case ContainerKind.APP:
-                staying = add(staying, resources)
-            case ContainerKind.SIDECAR:
-                staying = add(staying, resources)
-                sidecars = add(sidecars, resources)
-                starting = maximum(starting, sidecars)
-            case ContainerKind.INIT:
-                starting = maximum(starting, add(resources, sidecars))
-    return maximum(staying, starting)
+    for kind, resources in parts:
+        if kind is ContainerKind.SIDECAR:
+            sidecars = add(sidecars, resources)
+            starting = maximum(starting, sidecars)
+        elif kind is ContainerKind.INIT:
+            starting = maximum(starting, add(resources, sidecars))
+    if not starting:
+        return apps
+    # Apps before sidecars, as upstream adds them: where suffixes differ the first one decides how a sum is spelt.
+    return maximum(add(apps, sidecars), starting)

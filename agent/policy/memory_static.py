@@ -152,7 +152,9 @@ def release(state: MachineState, blocks: Iterable[MemoryBlock]) -> dict[int, NUM
             part = min(size, table.reserved) if table is not None else 0
             if table is not None and part:
                 size -= part
-                tables = {**tables, block.type: replace(table, reserved=table.reserved - part, free=table.free + part)}
+                kept = table.reserved - part  # may still be more than is allocatable: memory that went away is not free
+                free = max(table.allocatable - kept, 0)
+                tables = {**tables, block.type: replace(table, reserved=kept, free=free)}
             assignments = max(old.assignments - 1, 0)
             result[node] = NUMANodeState(assignments, old.cells if assignments else 1 << node, tables)
     return result

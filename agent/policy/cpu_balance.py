@@ -7,8 +7,10 @@ lowest standard deviation of what is free afterwards wins, the first found on ti
 This finds the same answer: combinations in the same order, but cut off where a bound shows that they cannot win. Nodes with
 equal counts side by side are interchangeable, so only the first of them is tried. Exact within MAX_WORK, which no machine of up
 to 12 nodes reaches, and larger ones only with free counts in great disorder; beyond, the best split found so far, at least as
-good as that of the `width` nodes with the most free CPUs. The kubelet instead remembers its best combination in memory that it goes on writing to, so on machines of
-more than four nodes it may pick another one than it found; what it found is the answer here.
+good as that of the `width` nodes with the most free CPUs.
+
+One difference: the kubelet remembers its best combination in memory that it goes on writing to, so with four members, or six to
+eight, it may take another one than it found. What it found is the answer here.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from itertools import combinations
 
 from agent.model.cpuset import bits
 from agent.model.numa import NodeMask
+from agent.policy.closest_search import closest
 from agent.policy.hint_family import CapacityHints, Found, Need, Offer
 from agent.policy.node_packing import Budget, BudgetExhaustedError, Packing, Slack
 from agent.policy.numa_distances import NUMADistances, fittest
@@ -249,4 +250,4 @@ class _IntersectionSearch:
 def _search(packing: Packing, size: int, distances: NUMADistances | None, beat: NodeMask | None = None) -> Found:
     if distances is None:
         return packing.lowest(size)
-    return packing.closest(size, distances, beat)
+    return closest(packing, size, distances, beat)

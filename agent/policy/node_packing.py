@@ -17,10 +17,9 @@ from typing import TypeAlias
 
 from agent.model.numa import NodeMask, node_ids
 from agent.policy.hint_family import Found
-from agent.policy.numa_distances import NUMADistances
 
 BUDGET_STEPS = 20_000  # a step is about a microsecond of Python
-_BEAMS = (8, 256)  # how many ways of charging are followed side by side: first a few, then nearly all
+BEAMS = (8, 256)  # how many ways of charging are followed side by side: first a few, then nearly all
 _WEIGHTS = 1 << 64  # scale of the integer weights; far above the bytes of any machine
 
 Room: TypeAlias = tuple[int, ...]  # what is left of every slack, need by need
@@ -65,8 +64,11 @@ class Packing:
         self.ids = node_ids(self.nodes)
         self.room: Room = tuple(limit for slack in self.slacks for limit in slack.limits)
         self._charges = [self._ways_to_charge(node) for node in self.ids]
-        self._beam = 0
-        self._narrowed = False
+        self.start(BEAMS[0])
+
+    def start(self, beam: int) -> None:
+        """Begin a search that follows at most `beam` ways of charging; `narrowed` says later whether there were more."""
+        self._beam, self.narrowed = beam, False
 
     def _ways_to_charge(self, node: int) -> list[Room]:
         ways = []
@@ -87,15 +89,15 @@ class Packing:
         """The intersection of exactly `size` nodes with the lowest value."""
         ideal = self.ideal(size)
         best = None
-        for beam in _BEAMS:
-            self._beam, self._narrowed = beam, False
+        for beam in BEAMS:
+            self.start(beam)
             try:
                 found = self._lowest(len(self.ids), len(self.ids) - size, 0, [self.room])
             except BudgetExhaustedError:
                 return Found(best, False)
             if found is not None and (best is None or found < best):
                 best = found
-            if best == ideal or not self._narrowed:
+            if best == ideal or not self.narrowed:
                 return Found(best)
         return Found(best, False)
 
@@ -113,31 +115,25 @@ class Packing:
                 return found
         return self._lowest(index - 1, drops, kept | 1 << self.ids[index - 1], rooms)
 
-    def closest(self, size: int, distances: NUMADistances, beat: NodeMask | None = None) -> Found:
-        """The intersection of exactly `size` nodes that are closest together, then of the lowest value.
-
-        beat: a mask to do better than; None is found otherwise.
-        """
-        search = _ClosestSearch(self, size, distances, beat)
-        for beam in _BEAMS:
-            self._beam, self._narrowed = beam, False
-            try:
-                search.run()
-            except BudgetExhaustedError:
-                return Found(search.best, False)
-            if not self._narrowed:
-                return Found(search.best)
-        return Found(search.best, False)
-
     def allows(self, mask: NodeMask) -> bool:
         """Whether the mask is one of the intersections. May say no where the beam is too narrow."""
-        narrowed = self._narrowed
+        if any(min(map(sub, self.room, load), default=0) >= 0 for load in self._loads_outside(mask)):
+            return True
+        narrowed = self.narrowed
         rooms = [self.room]
         for index, node in enumerate(self.ids):
             if rooms and not mask >> node & 1:
                 rooms = self.charge(index, rooms)
-        self._narrowed = narrowed
+        self.narrowed = narrowed
         return bool(rooms)
+
+    def _loads_outside(self, mask: NodeMask) -> Iterable[Room]:
+        """What each family would have to leave out if it alone left out everything outside the mask."""
+        outside = [rank for rank, node in enumerate(self.ids) if not mask >> node & 1]
+        for sums, stuck in self._running_sums:
+            if all(stuck[rank + 1] == stuck[rank] for rank in outside):
+                loads = [tuple(map(sub, sums[rank + 1], sums[rank])) for rank in outside]
+                yield tuple(map(sum, zip(*loads, strict=True))) if loads else (0,) * len(self.room)
 
     def charge(self, index: int, rooms: list[Room]) -> list[Room]:
         """Leave a node out: what can then be left of the slacks."""
@@ -154,7 +150,7 @@ class Packing:
         best = _undominated(sorted(left, reverse=True), self.budget)
         if len(best) <= self._beam:
             return best
-        self._narrowed = True
+        self.narrowed = True
         return [best[rank * len(best) // self._beam] for rank in range(self._beam)]
 
     def _fits_in_one(self, index: int, drops: int, rooms: list[Room]) -> bool:
@@ -242,76 +238,3 @@ def _undominated(rooms: list[Room], budget: Budget) -> list[Room]:
         if not any(min(map(sub, other, room), default=0) >= 0 for other in best):
             best.append(room)
     return best
-
-
-class _ClosestSearch:
-    """Branch and bound over the nodes to keep, lowest values first. Distances count twice here, to stay whole numbers."""
-
-    def __init__(self, packing: Packing, size: int, distances: NUMADistances, beat: NodeMask | None) -> None:
-        self._packing, self._size, self._distances = packing, size, distances
-        self._ids = packing.ids
-        ranks = [rank for rank, node in enumerate(distances.nodes) if packing.nodes >> node & 1]
-        self._pair = [[distances.pair[one][other] for other in ranks] for one in ranks]
-        self._own = [2 * distances.own[rank] for rank in ranks]
-        self._near = [distances.near[rank] for rank in ranks]
-        self.best: NodeMask | None = None
-        self._bound = None if beat is None else (2 * distances.total(beat), beat)
-
-    def run(self) -> None:
-        """Improve `best` until nothing better can exist."""
-        index, rooms = len(self._ids), [self._packing.room]
-        cross = [0] * index
-        promising = sorted(range(index), key=lambda seed: (self._own[seed] + self._near[seed][self._size - 1], seed))
-        for seed in promising:
-            if not self._can_improve(index, 0, 0, cross, self._size):
-                return
-            order = sorted(range(index), key=lambda other: (other != seed, self._pair[seed][other], other))
-            self._try(sum(1 << self._ids[other] for other in order[: self._size]))
-        self._descend(index, 0, 0, cross, rooms)
-
-    def _try(self, mask: NodeMask) -> None:
-        self._packing.budget.spend(self._size)
-        found = (2 * self._distances.total(mask), mask)
-        if (self._bound is None or found < self._bound) and self._packing.allows(mask):
-            self.best, self._bound = mask, found
-
-    def _descend(self, index: int, kept: NodeMask, inside: int, cross: list[int], rooms: list[Room]) -> None:
-        """Decide on the nodes below `index`. inside: distances within `kept`. cross: per node, its distances to `kept`."""
-        wanted = self._size - kept.bit_count()
-        if wanted > index or not self._can_improve(index, kept, inside, cross, wanted):
-            return
-        if wanted == index:
-            mask = kept | sum(1 << node for node in self._ids[:index])
-            found = (2 * self._distances.total(mask), mask)
-            if self._bound is None or found < self._bound:
-                self.best, self._bound = mask, found
-            return
-        rooms = self._packing.promising(index, index - wanted, rooms)
-        if not rooms:
-            return
-        node = index - 1
-        charged = self._packing.charge(node, rooms)
-        if charged:
-            self._descend(node, kept, inside, cross, charged)
-        if wanted:
-            nearer = [so_far + 2 * more for so_far, more in zip(cross[:node], self._pair[node], strict=False)]
-            self._descend(node, kept | 1 << self._ids[node], inside + self._own[node] + cross[node], nearer, rooms)
-
-    def _can_improve(self, index: int, kept: NodeMask, inside: int, cross: list[int], wanted: int) -> bool:
-        """Whether the nearest of the nodes below `index` could make a better mask than the best so far."""
-        if self._bound is None:
-            return True
-        total, mask = self._bound
-        self._packing.budget.spend(index // 4 + 1)
-        least = inside
-        if wanted:
-            others = wanted - 1
-            each = [
-                own + so_far + near[others]
-                for own, so_far, near in zip(self._own[:index], cross, self._near, strict=False)
-            ]
-            each.sort()
-            least += sum(each[:wanted])
-        if least != total:
-            return least < total
-        return kept | sum(1 << node for node in self._ids[:wanted]) < mask

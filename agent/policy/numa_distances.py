@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 from agent.model.numa import NodeMask, node_ids
 
@@ -54,13 +55,12 @@ def _numa_distances(numa_nodes: NodeMask, rows: tuple[tuple[int, ...], ...]) -> 
     table = [[row[column] if column < len(row) else UNREACHABLE for column in columns] for row in rows]
     ranks = range(len(nodes))
     pair = tuple(tuple(table[one][other] + table[other][one] for other in ranks) for one in ranks)
-    near = []
-    for rank in ranks:
-        sums = [0]
-        for distance in sorted(pair[rank][:rank] + pair[rank][rank + 1 :]):
-            sums.append(sums[-1] + distance)
-        near.append(tuple(sums))
-    return NUMADistances(nodes, tuple(table[rank][rank] for rank in ranks), pair, tuple(near))
+    return NUMADistances(nodes, tuple(table[rank][rank] for rank in ranks), pair, nearest(pair))
+
+
+def nearest(pair: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """For every rank the sum of the distances to its 0, 1, 2, ... nearest others."""
+    return tuple(tuple(accumulate(sorted([*row[:rank], *row[rank + 1 :]]), initial=0)) for rank, row in enumerate(pair))
 
 
 def fittest(masks: Iterable[NodeMask], target: int, distances: NUMADistances | None) -> NodeMask | None:

@@ -67,7 +67,9 @@ def run_in_cgroups(directories: Sequence[Path], command: Sequence[str]) -> Ended
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _become(directories: Sequence[Path], command: Sequence[str], mask: set[signal.Signals], failure: int) -> NoReturn:
+def _become(
+    directories: Sequence[Path], command: Sequence[str], mask: set[int | signal.Signals], failure: int
+) -> NoReturn:
     """In the child: join, then exec. A failure goes to the parent as "<index of the directory, or -1> <errno>"."""
     joining = 0
     try:
@@ -81,7 +83,7 @@ def _become(directories: Sequence[Path], command: Sequence[str], mask: set[signa
         for number in _RESTORED:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.execvp(command[0], command)
+        os.execvp(command[0], list(command))
     except OSError as error:
         os.write(failure, f"{joining} {error.errno}".encode())
     finally:

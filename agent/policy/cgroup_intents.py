@@ -15,9 +15,11 @@ from agent.model.cpuset import CPUSet, union
 from agent.model.numa import NodeMask
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.state import CPUState, Grants
+from agent.policy import cpu_static
 from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, PodCgroup, QOSCgroup
 from agent.policy.cgroup_settings import NO_LIMIT, Settings, quota_of, shares_of
 from agent.policy.pod_bounds import PodBounds, pod_bounds
+from agent.policy.qos import container_equivalent_guaranteed
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,7 @@ def has_slice(cpu: CPUState, pod: Pod, container: Container) -> bool:
         return False
     if pod.uid not in cpu.pod_entries:
         return True
-    requests, limits = container.resources.requests, container.resources.limits
-    equal = all(requests.get(one) and requests.get(one) == limits.get(one) for one in ("cpu", "memory"))
-    return equal and requests["cpu"].milli_value() % 1000 == 0
+    return container_equivalent_guaranteed(container) and cpu_static.exclusive_cpus(container) > 0
 
 
 def _pod_intent(uid: str, cpu: CPUState, pod: Pod | None, rules: Rules) -> Intent:

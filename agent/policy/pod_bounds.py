@@ -5,17 +5,20 @@ Source: kubelet cm/helpers_linux.go, ResourceConfigForPod.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.model.pod import Container, ContainerKind, Pod
-from agent.model.quantity import Quantity
+from agent.model.pod import Pod
+from agent.policy.pod_resources import SizingOptions, pod_limits, pod_requests
+
+_SPEC = SizingOptions()  # a pod's record holds its allocated resources as the spec
 
 
 @dataclass(frozen=True, slots=True)
 class PodBounds:
-    """cpu_request_millis: for cpu.shares. cpu_limit_millis, memory_limit_bytes: None where the pod has no such bound,
-    that is where a container declares no limit and the pod itself none either."""
+    """cpu_request_millis: for cpu.shares. cpu_limit_millis, memory_limit_bytes: None where the pod has no such bound.
+
+    A pod is bounded by its own (pod-level) limit, or where every container has one by the most they add up to at one time.
+    """
 
     cpu_request_millis: int
     cpu_limit_millis: int | None
@@ -23,41 +26,17 @@ class PodBounds:
 
 
 def pod_bounds(pod: Pod) -> PodBounds:
-    """The bounds of a pod: its own (pod-level) amounts before the peak of its containers' sums; overhead on top."""
-    return PodBounds(_request(pod), _limit(pod, "cpu", Quantity.milli_value), _limit(pod, "memory", Quantity.value))
+    """The bounds of a pod, its overhead included."""
+    request = pod_requests(pod, _SPEC).get("cpu")
+    limits = pod_limits(pod, _SPEC)
+    return PodBounds(
+        cpu_request_millis=request.milli_value() if request else 0,
+        cpu_limit_millis=limits["cpu"].milli_value() if _is_bounded(pod, "cpu") else None,
+        memory_limit_bytes=limits["memory"].value() if _is_bounded(pod, "memory") else None,
+    )
 
 
-def _request(pod: Pod) -> int:
-    level = pod.resources.requests.get("cpu") if pod.resources else None
-    overhead = _amount(pod.overhead.get("cpu"), Quantity.milli_value)
-    if level:
-        return level.milli_value() + overhead
-    return _peak(pod, lambda one: _amount(one.resources.requests.get("cpu"), Quantity.milli_value)) + overhead
-
-
-def _limit(pod: Pod, resource: str, unit: Callable[[Quantity], int]) -> int | None:
-    level = pod.resources.limits.get(resource) if pod.resources else None
-    overhead = _amount(pod.overhead.get(resource), unit)
-    if level:
-        return unit(level) + overhead
-    if not pod.containers or not all(one.resources.limits.get(resource) for one in pod.containers):
-        return None
-    return _peak(pod, lambda one: _amount(one.resources.limits.get(resource), unit)) + overhead
-
-
-def _amount(quantity: Quantity | None, unit: Callable[[Quantity], int]) -> int:
-    return unit(quantity) if quantity is not None else 0
-
-
-def _peak(pod: Pod, amount: Callable[[Container], int]) -> int:
-    """The most that the containers use at one time: an init container runs beside the sidecars started before it."""
-    peak = sidecars = apps = 0
-    for container in pod.containers:
-        match container.kind:
-            case ContainerKind.SIDECAR:
-                sidecars += amount(container)
-            case ContainerKind.INIT:
-                peak = max(peak, sidecars + amount(container))
-            case ContainerKind.APP:
-                apps += amount(container)
-    return max(peak, sidecars + apps)
+def _is_bounded(pod: Pod, resource: str) -> bool:
+    if pod.resources is not None and pod.resources.limits.get(resource):
+        return True
+    return bool(pod.containers) and all(one.resources.limits.get(resource) for one in pod.containers)

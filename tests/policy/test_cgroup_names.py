@@ -125,7 +125,9 @@ def test_an_exec_cgroup_is_always_two_levels_below_its_parent(uid: str, name: st
     assert not {".", ".."} & set(path.parts)
 
 
-@given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}", fullmatch=True), st.sampled_from(Driver), st.sampled_from(QOSClass))
+@given(
+    st.from_regex(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}", fullmatch=True), st.sampled_from(Driver), st.sampled_from(QOSClass)
+)
 def test_every_uid_that_can_be_written_is_read_back(uid: str, driver: Driver, qos: QOSClass) -> None:
     assert parse_cgroup(pod_cgroup(driver, qos, uid)) == ParsedCgroup(qos, uid)
 

@@ -65,8 +65,10 @@ def view(pods: int) -> PodResourcesView:
 
 def serve_prepared(path: Path, node: PodResourcesView) -> None:
     with ServingLoop() as loop:
-        PodResourcesServer(loop, [Endpoint(SocketAccess(path), limit=None)]).start(encode_answers(node))
+        server = PodResourcesServer(loop, [Endpoint(SocketAccess(path), limit=None)])
+        server.start(encode_answers(node))
         wait_for_the_end()
+        server.stop()
 
 
 def serve_rebuilt(path: Path, node: PodResourcesView) -> None:
@@ -89,8 +91,9 @@ def serve_rebuilt(path: Path, node: PodResourcesView) -> None:
         return server
 
     with ServingLoop() as loop:
-        _server = loop.run(start())
+        server = loop.run(start())
         wait_for_the_end()
+        loop.run(server.stop(None))
 
 
 def serve_threads(path: Path, node: PodResourcesView) -> None:

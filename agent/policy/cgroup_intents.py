@@ -59,6 +59,23 @@ def intent(key: CgroupKey, grants: Grants, pods: Mapping[str, Pod], rules: Rules
     assert_never(key)
 
 
+class Intents:
+    """The intents of one state, each worked out once: keep it for as long as grants and pods stay the same."""
+
+    def __init__(self, grants: Grants, pods: Mapping[str, Pod], rules: Rules) -> None:
+        self._grants = grants
+        self._pods = pods
+        self._rules = rules
+        self._known: dict[CgroupKey, Intent] = {}
+        self.exclusive = exclusive_cpus(grants.cpu)
+
+    def of(self, key: CgroupKey) -> Intent:
+        """What the cgroup `key` shall say."""
+        if key not in self._known:
+            self._known[key] = intent(key, self._grants, self._pods, self._rules)
+        return self._known[key]
+
+
 def exclusive_cpus(cpu: CPUState) -> CPUSet:
     """Every CPU that is not for everybody: granted sets and bubbles."""
     granted = (cpus for entries in cpu.entries.values() for cpus in entries.values())

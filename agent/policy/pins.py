@@ -14,7 +14,7 @@ from enum import IntEnum
 from agent.model.cpuset import CPUSet
 from agent.model.pod import Pod
 from agent.model.state import Grants
-from agent.policy.cgroup_intents import Intent, Rules, exclusive_cpus, intent
+from agent.policy.cgroup_intents import Intent, Intents, Rules
 from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, PodCgroup, QOSCgroup
 from agent.policy.cgroup_settings import NO_LIMIT, Observed, Settings, shares_differ
 
@@ -65,23 +65,27 @@ def pins(grants: Grants, pods: Mapping[str, Pod], observed: Mapping[CgroupKey, O
     observed: as the kernel reports it now, never what was written last. A set counts as right when it is configured *and*
     effective.
     """
-    exclusive = exclusive_cpus(grants.cpu)
-    wanted = {key: intent(key, grants, pods, rules) for key in observed}
+    return pins_of(Intents(grants, pods, rules), observed)
+
+
+def pins_of(intents: Intents, observed: Mapping[CgroupKey, Observed]) -> PinPlan:
+    """The same for a state whose intents are at hand: what a period without a change costs."""
     planned: list[Pin] = []
     starved: list[CgroupKey] = []
     for key, seen in observed.items():
-        if wanted[key].settings.cpus is None and exclusive:
+        wanted = intents.of(key)
+        if wanted.settings.cpus is None and intents.exclusive:
             starved.append(key)
-        planned += _writes(key, seen, wanted[key], _stays_in_pod(key, observed, wanted))
-    return PinPlan(tuple(sorted(planned, key=_order)), exclusive, tuple(sorted(starved, key=str)))
+        planned += _writes(key, seen, wanted, _stays_in_pod(key, observed, intents))
+    return PinPlan(tuple(sorted(planned, key=_order)), intents.exclusive, tuple(sorted(starved, key=str)))
 
 
-def _stays_in_pod(key: CgroupKey, observed: Mapping[CgroupKey, Observed], wanted: Mapping[CgroupKey, Intent]) -> CPUSet:
+def _stays_in_pod(key: CgroupKey, observed: Mapping[CgroupKey, Observed], intents: Intents) -> CPUSet:
     """The CPUs that a container's pod has before, during and after the change; empty where that is unknown."""
     above = PodCgroup(key.pod) if isinstance(key, ContainerCgroup) else None
     if above is None or above not in observed:
         return CPUSet()
-    return observed[above].effective & (wanted[above].settings.cpus or CPUSet())
+    return observed[above].effective & (intents.of(above).settings.cpus or CPUSet())
 
 
 def _writes(key: CgroupKey, seen: Observed, wanted: Intent, stays_in_pod: CPUSet) -> list[Pin]:

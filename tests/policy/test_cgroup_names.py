@@ -43,8 +43,10 @@ G, B, BE = QOSClass.GUARANTEED, QOSClass.BURSTABLE, QOSClass.BEST_EFFORT
             Driver.SYSTEMD,
             BE,
             "/kubelet.slice",
-            "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/"
-            f"kubelet-kubepods-besteffort-pod{UID_}.slice",
+            (
+                "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/"
+                f"kubelet-kubepods-besteffort-pod{UID_}.slice"
+            ),
         ),
     ],
 )

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from agent.model.cpuset import CPUSet, union
 from agent.model.pod import QOSClass
 from agent.model.state import CPUState, Grants, MemoryBlock, MemoryState
-from agent.policy.cgroup_intents import Rules, intent
+from agent.policy.cgroup_intents import Intents, Rules, intent
 from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, PodCgroup, QOSCgroup
 from agent.policy.cgroup_settings import NO_LIMIT, Observed
-from agent.policy.pins import Pin, PinPlan, Step, pins
+from agent.policy.pins import Pin, PinPlan, Step, pins, pins_of
 from tests.pods import app, guaranteed, pod
 
 ALL = CPUSet.parse("0-7")
@@ -131,6 +131,12 @@ def test_with_an_empty_pool_shared_containers_are_left_alone_and_named() -> None
     plan = pins(state("", u_db="0-7"), {}, seen(s_web="0-7", u_db="0-7"), THEIRS)
     assert plan.pins == ()
     assert plan.starved == (ContainerCgroup("s", "web"),)
+
+
+def test_intents_kept_between_two_looks_give_the_same_writes() -> None:
+    kept = Intents(state("0,3", u_db="1-2"), {}, THEIRS)
+    for observed in (seen(s_web="0-7", u_db="0"), seen(s_web="0,3", u_db="1-2"), seen(t_web="0-7")):
+        assert pins_of(kept, observed) == pins(state("0,3", u_db="1-2"), {}, observed, THEIRS)
 
 
 def test_with_policy_none_nobody_is_pinned_or_starved() -> None:

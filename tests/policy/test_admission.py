@@ -1,0 +1,309 @@
+"""One pod after another on one node: what each gets, and why not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.model.cpuset import CPUSet
+from agent.model.machine import CPUTopology
+from agent.model.pod import Container, Pod
+from agent.model.state import CPUState, Grants
+from agent.policy.admission import admit, container_started, remove
+from agent.policy.hint_family import Hint
+from agent.policy.restore import fresh
+from tests.nodes import GIB, PODS_ON, admitted, cpus_of, memory_of, named, node, outcome
+from tests.pods import app, guaranteed, init, sidecar, sized
+from tests.policy.cpu_machines import drawn, regular
+
+T4 = regular(4)
+T6 = regular(6)
+T8S = regular(8, smt=2)
+T8N2 = regular(8, numa=2)
+U16 = regular(16, smt=2, cache_cores=4)
+
+
+def whole(cpus: str, memory: str = "1Gi") -> str:
+    return f"cpu={cpus} memory={memory}"
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param(
+            named("p", guaranteed("2")), "p/app=1-2 shared=0,3-7", id="a Guaranteed pod with whole CPUs gets them"
+        ),
+        pytest.param(named("p", guaranteed("1500m")), "shared=0-7", id="a fraction runs in the shared pool"),
+        pytest.param(named("p", guaranteed("2000m")), "p/app=1-2 shared=0,3-7", id="2000m is 2"),
+        pytest.param(named("p", app(whole("2"), "cpu=3 memory=1Gi")), "shared=0-7", id="a Burstable pod shares"),
+        pytest.param(named("p", app()), "shared=0-7", id="a BestEffort pod shares"),
+        pytest.param(
+            named("p", init(whole("3"), whole("3")), guaranteed("2")),
+            "p/init=1-3 p/app=1-2 shared=0,4-7",
+            id="an app container reuses what the init container had",
+        ),
+        pytest.param(
+            named("p", init(whole("4"), whole("4")), sidecar(whole("2"), whole("2")), guaranteed("2")),
+            "p/init=1-4 p/sidecar=1-2 p/app=3-4 shared=0,5-7",
+            id="a sidecar's CPUs are not reused (BL-28)",
+        ),
+        pytest.param(
+            named("p", guaranteed("8")),
+            "UnexpectedAdmissionError: Allocate failed due to not enough cpus available to satisfy request: "
+            "requested=8, available=7, which is unexpected",
+            id="reserved CPUs are never given",
+        ),
+    ],
+)
+def test_who_gets_cpus_of_its_own(pod: Pod, expected: str) -> None:
+    managers = node(regular(8))
+    assert outcome(admit(managers, fresh(managers), pod)) == expected
+
+
+def test_a_refusal_returns_the_very_grants_it_was_given() -> None:
+    managers = node(T4)
+    grants = admitted(managers, named("a", guaranteed("1")))
+    verdict = admit(managers, grants, named("b", guaranteed("1"), guaranteed("2", name="second")))
+    assert not verdict.admitted
+    assert verdict.grants is grants
+
+
+def test_a_pod_that_holds_its_grants_keeps_them_before_any_check_of_free_capacity() -> None:
+    """BL-04: with full-pcpus-only and nothing free, the running pod is not refused."""
+    managers = node(T8S, cpu_options={"full-pcpus-only": "true"})
+    pod = named("p", guaranteed("6"))
+    grants = admitted(managers, pod)
+    again = admit(managers, grants, pod)
+    assert again.admitted
+    assert again.grants is grants
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        ("3", "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"),
+        (
+            "8",
+            (
+                "SMT Alignment Error: not enough free physical CPUs: "
+                "available physical CPUs = 6, requested CPUs = 8, CPUs per core = 2"
+            ),
+        ),
+    ],
+)
+def test_full_pcpus_only_refuses_with_the_numbers(count: str, expected: str) -> None:
+    managers = node(T8S, cpu_options={"full-pcpus-only": "true"})
+    verdict = admit(managers, fresh(managers), named("p", guaranteed(count)))
+    assert (verdict.reason, verdict.message) == ("SMTAlignmentError", expected)
+
+
+def test_whole_cores_of_a_hybrid_chip_are_told_by_their_siblings_not_by_an_average() -> None:
+    """BL-13: one thread of a two-thread core is reserved, so no CPU of that core is given."""
+    managers = node(drawn("0+1 2+3 4 5 6 7 8 9"), cpu_options={"full-pcpus-only": "true"})
+    grants = admitted(managers, named("p", guaranteed("8")))
+    assert grants.cpu.entries["p"]["app"] == CPUSet.parse("2-9")
+    refused = admit(managers, grants, named("q", guaranteed("1")))
+    assert refused.reason in ("SMTAlignmentError", "UnexpectedAdmissionError")
+
+
+def test_the_policy_decides_what_a_spread_over_numa_nodes_means() -> None:
+    """BL-23: three nodes of six, two free in each, a request of four."""
+    held = named("held", *(guaranteed("4", name=f"c{index}") for index in range(3)))
+    for policy, expected in (
+        ("restricted", "TopologyAffinityError: Resources cannot be allocated with Topology locality"),
+        ("best-effort", "held/c0=1-4 held/c1=6-9 held/c2=12-15 p/app=5,10-11,16 shared=0,17"),
+    ):
+        managers = node(regular(18, numa=3), topology_policy=policy)
+        grants = admitted(managers, held)
+        got = outcome(admit(managers, grants, named("p", guaranteed("4"))))
+        assert got.startswith(expected.split(" p/")[0]), policy
+
+
+def test_an_init_container_anchors_its_pod_to_its_numa_node() -> None:
+    """BL-25: the kubelet's refusal stands."""
+    managers = node(regular(16, numa=2), topology_policy="single-numa-node")
+    pods = [named(name, init(whole("1"), whole("1")), guaranteed("6")) for name in ("one", "two")]
+    grants = admitted(managers, pods[0])
+    assert admit(managers, grants, pods[1]).reason == "TopologyAffinityError"
+
+
+def test_devices_set_a_floor_for_the_numa_nodes_of_a_distributed_pick() -> None:
+    """BL-19: five CPUs on each of the four nodes that devices sit on."""
+    managers = node(
+        regular(32, numa=4), cpu_options={"distribute-cpus-across-numa": "true"}, topology_policy="best-effort"
+    )
+    devices = {"app": {"example.com/nic": (Hint(0b1111, True),)}}
+    verdict = admit(managers, fresh(managers), named("p", guaranteed("20")), devices)
+    given = verdict.grants.cpu.entries["p"]["app"]
+    assert [(given.mask & mask).bit_count() for mask in managers.machine.topology.numa_masks.values()] == [5, 5, 5, 5]
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------------
+
+
+def test_init_memory_is_reused_and_shrunk_so_that_sums_add_up() -> None:
+    """BL-42, and the kubelet's zero-sized init block."""
+    managers = node(T8N2, memory_policy="Static", topology_policy="best-effort")
+    one = named("one", init(whole("1", "2Gi"), whole("1", "2Gi")), guaranteed("1", "2Gi"))
+    two = named("two", init(whole("1", "1Gi"), whole("1", "1Gi")), guaranteed("1", "3Gi"))
+    grants = admitted(managers, one, two)
+    assert memory_of(grants, "one") == "init=0@0 app=2@0"
+    assert memory_of(grants, "two") == "init=0@0 app=3@0"
+    assert grants.memory.machine[0].memory["memory"].reserved == 5 * GIB
+
+
+def test_a_started_container_ends_the_memory_of_the_init_containers_before_it() -> None:
+    managers = node(T8N2, memory_policy="Static")
+    pod = named("p", init(whole("1", "5Gi"), whole("1", "5Gi")), guaranteed("1", "2Gi"))
+    grants = admitted(managers, pod)
+    after = container_started(grants, pod, "app")
+    assert memory_of(after, "p") == "app=2@0"
+    assert after.memory.machine[0].memory["memory"].reserved == 2 * GIB
+    assert after.cpu == grants.cpu
+
+
+def test_a_node_serves_single_or_multi_node_memory_never_both() -> None:
+    managers = node(T8N2, memory_policy="Static", topology_policy="best-effort", memory_gib=10)
+    grants = admitted(managers, named("wide", guaranteed("1", "15Gi")))
+    assert memory_of(grants, "wide") == "app=15@0,1"
+    refused = admit(managers, grants, named("small", guaranteed("1", "1Gi")))
+    assert refused.admitted
+    assert memory_of(refused.grants, "small") == "app=1@0,1"
+
+
+def test_removing_in_any_order_returns_every_byte() -> None:
+    """BL-39: history-dependent splits never leak."""
+    managers = node(T8N2, memory_policy="Static", topology_policy="best-effort", memory_gib=23)
+    start = fresh(managers)
+    grants = admitted(managers, named("p1", guaranteed("1", "24Gi")), named("p2", guaranteed("1", "2Gi")))
+    grants = remove(managers, grants, "p2")
+    grants = admitted(managers, named("p3", guaranteed("1", "1Gi")), grants=grants)
+    for uid in ("p1", "p3"):
+        grants = remove(managers, grants, uid)
+    assert grants == start
+
+
+# --- pods with pod-level resources -------------------------------------------------------------------------------------------
+
+
+def bubble(cpus: str, *containers: Container, memory: str = "4Gi") -> Pod:
+    return named("b", *containers, resources=sized(whole(cpus, memory), whole(cpus, memory)))
+
+
+def scoped(scope: str, policy: str = "best-effort") -> dict[str, Any]:
+    return {"topology_policy": policy, "topology_scope": scope, "feature_gates": PODS_ON}
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param(
+            bubble("4", guaranteed("2", name="main"), app(name="side1"), app(name="side2")),
+            "b/main=1-2 b/side1=3-4 b/side2=3-4 b=1-4 shared=0,5-7",
+            id="slices and a shared pool",
+        ),
+        pytest.param(
+            bubble("4", guaranteed("2", name="main")), "b/main=1-2 b=1-4 shared=0,5-7", id="what is left over is kept"
+        ),
+        pytest.param(
+            bubble("2", guaranteed("2", name="main"), app(name="side")),
+            "EmptyPodSharedPoolError: pod rejected, sum of exclusive container cpu requests equals pod budget, "
+            "leaving no cpus for shared containers",
+            id="an empty shared pool is refused",
+        ),
+        pytest.param(
+            bubble("2", sidecar(whole("2"), whole("2")), init(), app()),
+            "EmptyPodSharedPoolError: pod rejected, pod has shared init containers but no cpus available for them",
+            id="a shared init container needs what the sidecars leave",
+        ),
+        pytest.param(
+            bubble("2", guaranteed("2", name="one"), guaranteed("1", name="two")),
+            "UnexpectedAdmissionError: Allocate failed due to not enough cpus available to satisfy request: "
+            "requested=1, available=0, which is unexpected",
+            id="slices beyond the bubble leave no trace",
+        ),
+        pytest.param(
+            bubble("3500m", guaranteed("2", name="main")), "shared=0-7", id="a fractional budget gets no bubble"
+        ),
+    ],
+)
+def test_a_bubble_in_pod_scope(pod: Pod, expected: str) -> None:
+    managers = node(regular(8), **scoped("pod"))
+    assert outcome(admit(managers, fresh(managers), pod)) == expected
+
+
+def test_a_strict_policy_refuses_the_empty_pool_as_a_lack_of_alignment() -> None:
+    managers = node(regular(8), **scoped("pod", "restricted"))
+    verdict = admit(managers, fresh(managers), bubble("2", guaranteed("2", name="main"), app(name="side")))
+    assert verdict.reason == "TopologyAffinityError"
+    assert verdict.message == "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager"
+
+
+def test_container_scope_cuts_slices_from_the_node() -> None:
+    managers = node(regular(8), **scoped("container"))
+    verdict = admit(managers, fresh(managers), bubble("4", guaranteed("2", name="main"), app(name="side")))
+    assert outcome(verdict) == "b/main=1-2 shared=0,3-7"
+
+
+@pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
+def test_a_container_without_anything_exclusive_never_makes_its_pod_fail(policy: str) -> None:
+    """The kubelet 1.36 refuses such pods once any NUMA node holds a single-node block (docs/differences.md)."""
+    managers = node(T8N2, memory_policy="Static", **scoped("container", policy))
+    grants = admitted(managers, named("first", guaranteed("1")))
+    verdict = admit(managers, grants, bubble("4", guaranteed("1", name="main"), app(name="side")))
+    assert verdict.admitted, verdict.message
+
+
+def test_with_the_managers_gate_off_such_pods_get_nothing_exclusive() -> None:
+    managers = node(regular(8), topology_policy="restricted", topology_scope="pod")
+    verdict = admit(managers, fresh(managers), bubble("4", guaranteed("2", name="main")))
+    assert outcome(verdict) == "shared=0-7"
+
+
+@pytest.mark.parametrize("machine", [T4, T6], ids=["T4", "T6"])
+def test_a_restored_bubble_stays_where_it_is(machine: CPUTopology) -> None:
+    """BL-01: admitted again twice, nothing moves."""
+    managers = node(machine, **scoped("pod", "restricted"))
+    pod = named("a", guaranteed("2", name="main"), resources=sized(whole("2"), whole("2")))
+    held = CPUSet.parse("1-2")
+    cpu = CPUState(fresh(managers).cpu.default - held, {"a": {"main": held}}, {"a": held})
+    grants = Grants(cpu, fresh(managers).memory)
+    for _ in range(2):
+        verdict = admit(managers, grants, pod)
+        assert verdict.admitted
+        assert verdict.grants is grants
+
+
+# --- what must stay shared ---------------------------------------------------------------------------------------------------
+
+
+def test_strict_reservation_leaves_the_shared_containers_a_cpu() -> None:
+    """BL-35: the kubelet lets the shared pool become empty, and an empty set means "no change" to a runtime."""
+    managers = node(T4, cpu_options={"strict-cpu-reservation": "true"})
+    verdict = admit(managers, fresh(managers), named("p", guaranteed("3")))
+    assert verdict.reason == "UnexpectedAdmissionError"
+    assert verdict.message.startswith(
+        "Allocate failed due to not enough cpus available to satisfy request: requested=3, available=2"
+    )
+    assert "at least 1 must stay" in verdict.message
+    assert cpus_of(admitted(managers, named("p", guaranteed("2")))) == "p/app=1-2 shared=3"
+
+
+def test_without_strict_reservation_the_reserved_cpus_are_the_shared_pool() -> None:
+    assert cpus_of(admitted(node(T4), named("p", guaranteed("3")))) == "p/app=1-3 shared=0"
+
+
+def test_removing_the_init_containers_pod_gives_everything_back() -> None:
+    """BL-27: CPUs that init and app shared return once, and only with the pod."""
+    managers = node(T6)
+    pod = named("j", init(whole("1"), whole("1")), guaranteed("2"))
+    grants = admitted(managers, pod)
+    assert cpus_of(container_started(grants, pod, "app")) == cpus_of(grants)
+    assert cpus_of(remove(managers, grants, "j")) == "shared=0-5"
+
+
+def test_an_odd_request_is_aligned_to_one_uncore_cache() -> None:
+    """BL-21."""
+    managers = node(U16, cpu_options={"prefer-align-cpus-by-uncorecache": "true"})
+    assert cpus_of(admitted(managers, named("p", guaranteed("7")))) == "p/app=1-3,8-11 shared=0,4-7,12-15"

@@ -83,6 +83,7 @@ class ResizeReason(StrEnum):
     NO_GROWTH = "nothing grows beyond what the pod occupies"
     FITS = "the growth fits every queue of the path"
     REJECTED = "the growth does not fit"
+    LEDGER_FULL = "the reservation ledger is full"
 
 
 class BoundKind(StrEnum):
@@ -147,14 +148,16 @@ def decide_resize(
     directory: Directory,
     options: ResizeOptions,
     charges: Mapping[str, QueueCharge] | None = None,
+    delta: Mapping[str, Quantity] | None = None,
 ) -> ResizeAnswer:
-    """Whether `old` may become `new`. charges: by queue; None takes what every `Queue.status` says.
+    """Whether `old` may become `new`. charges: by queue; None takes what every `Queue.status` says. delta: `growth`, if
+    known.
 
     Walks up from the pod group's queue; a queue that does not exist ends the walk, one without `spec.resources` is
     skipped. On each queue: strict mode, then limits, then quotas for non-preemptible work; CPU before memory. A
     negative bound is unlimited.
     """
-    delta = growth(old, new, pod_level=options.pod_level)
+    delta = growth(old, new, pod_level=options.pod_level) if delta is None else delta
     allocated = is_allocated(old)
     group = pod_group_of(old, directory)
     preemptible = None if group is None else is_preemptible(group, directory)

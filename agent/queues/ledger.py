@@ -1,0 +1,189 @@
+"""The reservation ledger: growth that was admitted but that no report shows yet, so that two resizes cannot share one
+headroom.
+
+A reservation says up to what size a pod was let grow. What it holds is the difference to what the pod was last seen to
+occupy, so it melts as reports show the growth and ends when all of it is there, when the pod is gone, or at its time.
+Nothing here reads a clock or changes in place: every function returns the next ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.model.pod import Pod
+from agent.model.queue import PodGroup
+from agent.queues.charge import occupies
+from agent.queues.resize_admission import (
+    NOTHING,
+    CPUMemory,
+    QueueCharge,
+    ResizeAnswer,
+    ResizeOptions,
+    ResizeReason,
+    decide_resize,
+    growth,
+)
+from agent.queues.workloads import Directory, is_preemptible, pod_group_of
+
+MAX_RESERVATIONS = 4096  # pods whose resize is under way at one time; beyond it no further growth is admitted
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """pod: "namespace/name". target: the size it may reach, 0 where the resource does not grow. seen: its size as
+    charged now.
+
+    expires: when it ends by time, on the caller's clock.
+    """
+
+    pod: str
+    queue: str
+    preemptible: bool
+    target: CPUMemory
+    seen: CPUMemory
+    expires: float
+
+    @property
+    def held(self) -> CPUMemory:
+        """What is still to come."""
+        return _minus(self.target, self.seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Reservations by pod UID, at most one for each pod."""
+
+    reservations: Mapping[str, Reservation] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOptions:
+    """ttl_seconds: how long a growth may take to show. capacity: how many reservations are kept."""
+
+    ttl_seconds: float = 600.0
+    capacity: int = MAX_RESERVATIONS
+
+
+def admit(
+    ledger: Ledger,
+    old: Pod,
+    new: Pod,
+    directory: Directory,
+    options: ResizeOptions,
+    limits: LedgerOptions,
+    charges: Mapping[str, QueueCharge],
+    seen: CPUMemory,
+    now: float,
+) -> tuple[ResizeAnswer, Ledger]:
+    """Decide a resize with everything reserved counted in, and reserve its growth where it is admitted.
+
+    charges: by queue, without reservations. seen: what the pod is charged for in them. With a full ledger, growth that
+    would need a reservation is rejected.
+    """
+    ledger = expire(ledger, now)
+    delta = growth(old, new, pod_level=options.pod_level)
+    more = CPUMemory.of(delta)
+    reservation = _reservation(ledger, old, directory, more, seen, now + limits.ttl_seconds)
+    others = Ledger({uid: each for uid, each in ledger.reservations.items() if uid != old.uid})
+    reserved = with_reserved(charges, others, directory)
+    if reservation is not None:
+        # The check adds the growth itself: of this pod's own reservation only what goes beyond that counts here.
+        _reserve(reserved, reservation, _minus(reservation.held, more), directory)
+    answer = decide_resize(old, new, directory, options, reserved, delta)
+    if answer.reason is not ResizeReason.FITS or answer.group is None or reservation is None or more == NOTHING:
+        return answer, ledger
+    if old.uid not in ledger.reservations and len(ledger.reservations) >= limits.capacity:
+        return _full(answer, old, answer.group, limits.capacity), ledger
+    return answer, Ledger({**others.reservations, old.uid: reservation})
+
+
+def _reservation(
+    ledger: Ledger, old: Pod, directory: Directory, more: CPUMemory, seen: CPUMemory, expires: float
+) -> Reservation | None:
+    """The pod's reservation if this growth is admitted: up to what it occupies plus the growth, or what was let grow
+    before.
+    """
+    if (group := pod_group_of(old, directory)) is None:
+        return None
+    before = ledger.reservations.get(old.uid)
+    occupied, earlier = occupies(old), before.target if before is not None else NOTHING
+    target = CPUMemory(
+        max(earlier.cpu_millis, occupied.cpu_millis + more.cpu_millis if more.cpu_millis else 0),
+        max(earlier.memory_bytes, occupied.memory_bytes + more.memory_bytes if more.memory_bytes else 0),
+    )
+    return Reservation(old.namespaced_name, group.queue, is_preemptible(group, directory), target, seen, expires)
+
+
+def _full(answer: ResizeAnswer, pod: Pod, group: PodGroup, capacity: int) -> ResizeAnswer:
+    message = (
+        f"resize rejected: pod {pod.namespaced_name} (PodGroup {group.name}), queue {group.queue}: {capacity} admitted resizes "
+        "are under way, the reservation ledger is full; try again when some of them have finished"
+    )
+    return replace(answer, allowed=False, reason=ResizeReason.LEDGER_FULL, message=message)
+
+
+def settle(ledger: Ledger, occupied: Mapping[str, CPUMemory], gone: Collection[str] = ()) -> Ledger:
+    """Take in what reports show: `occupied` by pod UID, and pods that are gone. Ends every reservation that is used up."""
+    concerned = ledger.reservations.keys() & (occupied.keys() | set(gone))
+    if not concerned:
+        return ledger
+    reservations = dict(ledger.reservations)
+    for uid in concerned:
+        reservation = replace(reservations[uid], seen=occupied.get(uid, NOTHING))
+        if uid in gone or reservation.held == NOTHING:
+            del reservations[uid]
+        else:
+            reservations[uid] = reservation
+    return Ledger(reservations)
+
+
+def expire(ledger: Ledger, now: float) -> Ledger:
+    """End every reservation whose time has come."""
+    if all(each.expires > now for each in ledger.reservations.values()):
+        return ledger
+    return Ledger({uid: each for uid, each in ledger.reservations.items() if each.expires > now})
+
+
+def rebuild(wanted: Mapping[str, Reservation], capacity: int = MAX_RESERVATIONS) -> Ledger:
+    """A ledger after a restart without a saved one, conservatively: every pod whose API object asks for more than it is
+    charged for.
+
+    wanted: by pod UID, `target` what the API server's pod would occupy, `seen` what it is charged for. Beyond the
+    capacity those that hold most are kept.
+    """
+    held = {uid: each for uid, each in wanted.items() if each.held != NOTHING}
+    largest = sorted(held, key=lambda uid: (held[uid].held, uid), reverse=True)[:capacity]
+    return Ledger({uid: held[uid] for uid in largest})
+
+
+def with_reserved(charges: Mapping[str, QueueCharge], ledger: Ledger, directory: Directory) -> dict[str, QueueCharge]:
+    """The charges with what is reserved below each queue."""
+    result = dict(charges)
+    for reservation in ledger.reservations.values():
+        _reserve(result, reservation, reservation.held, directory)
+    return result
+
+
+def _reserve(charges: dict[str, QueueCharge], reservation: Reservation, more: CPUMemory, directory: Directory) -> None:
+    """Count `more` as reserved in the reservation's queue and above."""
+    name, passed = reservation.queue, set[str]()
+    while name not in passed and (queue := directory.queues.get(name)) is not None:
+        passed.add(name)
+        charge = charges.get(name, QueueCharge())
+        fixed = charge.reserved_non_preemptible
+        charges[name] = replace(
+            charge,
+            reserved=_plus(charge.reserved, more),
+            reserved_non_preemptible=fixed if reservation.preemptible else _plus(fixed, more),
+        )
+        name = queue.parent
+
+
+def _plus(a: CPUMemory, b: CPUMemory) -> CPUMemory:
+    return CPUMemory(a.cpu_millis + b.cpu_millis, a.memory_bytes + b.memory_bytes)
+
+
+def _minus(a: CPUMemory, b: CPUMemory) -> CPUMemory:
+    """a - b, not below 0."""
+    return CPUMemory(max(0, a.cpu_millis - b.cpu_millis), max(0, a.memory_bytes - b.memory_bytes))

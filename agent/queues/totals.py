@@ -1,0 +1,104 @@
+"""Sums per queue and all its ancestors, kept up to date one pod at a time: the cost of a change is the depth of the
+tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agent.model.queue import QueueShare
+from agent.queues.charge import NO_AMOUNTS, Amounts, PodCharge
+from agent.queues.tree import QueueTree
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTotals:
+    """What a queue is charged for, descendants included. pods: how many cost it something."""
+
+    allocated: Amounts = NO_AMOUNTS
+    allocated_non_preemptible: Amounts = NO_AMOUNTS
+    requested: Amounts = NO_AMOUNTS
+    pods: int = 0
+
+
+_FIELDS = 10  # three resources of allocated, non-preemptible and requested, and the number of pods
+
+
+class Totals:
+    """Running sums. Queues that are not in the tree are summed under their own name, so that nothing gets lost unseen."""
+
+    def __init__(self, tree: QueueTree) -> None:
+        self._tree = tree
+        self._own: dict[str, list[int]] = {}  # what stands directly in each queue
+        self._sums: dict[str, list[int]] = {}
+        self._paths: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def tree(self) -> QueueTree:
+        return self._tree
+
+    def move_to(self, tree: QueueTree) -> None:
+        """Another tree: everything is summed up again from what stands in each queue."""
+        self._tree, self._paths, self._sums = tree, {}, {}
+        for name, own in self._own.items():
+            for above in self._path(name):
+                _add(self._sums, above, own, 1)
+
+    def add(self, charge: PodCharge) -> None:
+        self._change(charge, 1)
+
+    def remove(self, charge: PodCharge) -> None:
+        """Take away what was added before."""
+        self._change(charge, -1)
+
+    def of(self, queue: str) -> QueueTotals:
+        return _frozen(self._sums.get(queue))
+
+    def unknown(self) -> Mapping[str, QueueTotals]:
+        """Queues that pods name but the tree does not have; "" are pods that name none."""
+        return {name: _frozen(own) for name, own in self._own.items() if name not in self._tree.queues}
+
+    def shares(self) -> dict[str, QueueShare]:
+        """Every queue of the tree with its sums, as the rules read them; fair shares are still 0."""
+        shares = {}
+        for name, queue in self._tree.queues.items():
+            sums = _frozen(self._sums.get(name))
+            shares[name] = QueueShare(
+                queue,
+                sums.allocated.quantities(),
+                sums.allocated_non_preemptible.quantities(),
+                sums.requested.quantities(),
+            )
+        return shares
+
+    def _change(self, charge: PodCharge, sign: int) -> None:
+        fixed = NO_AMOUNTS if charge.preemptible else charge.allocated
+        amounts = [*charge.allocated, *fixed, *charge.requested, 1]
+        _add(self._own, charge.queue, amounts, sign)
+        for name in self._path(charge.queue):
+            _add(self._sums, name, amounts, sign)
+
+    def _path(self, queue: str) -> tuple[str, ...]:
+        path = self._paths.get(queue)
+        if path is None:
+            path = tuple(each.name for each in self._tree.path(queue)) or (queue,)
+            self._paths[queue] = path
+        return path
+
+
+def _add(sums: dict[str, list[int]], name: str, amounts: list[int], sign: int) -> None:
+    held = sums.get(name)
+    if held is None:
+        held = sums[name] = [0] * _FIELDS
+    for position, amount in enumerate(amounts):
+        if amount:
+            held[position] += sign * amount
+    if not held[-1]:
+        del sums[name]  # no pods left: amounts are exact, so nothing else is left either
+
+
+def _frozen(sums: list[int] | None) -> QueueTotals:
+    if sums is None:
+        return QueueTotals()
+    return QueueTotals(Amounts(*sums[0:3]), Amounts(*sums[3:6]), Amounts(*sums[6:9]), sums[9])

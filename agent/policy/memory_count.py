@@ -53,8 +53,9 @@ def count(fresh: MachineState, memory: MemoryState) -> Count:
                 cells[node] |= mask
             sizes[mask, block.type] = sizes.get((mask, block.type), 0) + block.size
     reserved: dict[tuple[int, str], int] = {}
-    for (mask, resource), size in sizes.items():
-        for node, part in _split(fresh, memory.machine, node_ids(mask), resource, size).items():
+    # blocks on one node first: what they take is not there for the groups
+    for (mask, resource), size in sorted(sizes.items(), key=lambda item: item[0][0].bit_count()):
+        for node, part in _split(fresh, memory.machine, reserved, node_ids(mask), resource, size).items():
             reserved[node, resource] = reserved.get((node, resource), 0) + part
     machine = {}
     for node, state in fresh.items():
@@ -66,14 +67,22 @@ def count(fresh: MachineState, memory: MemoryState) -> Count:
     return Count(machine, {key: held for key, held in reserved.items() if held})
 
 
-def _split(fresh: MachineState, old: MachineState, nodes: tuple[int, ...], resource: str, size: int) -> dict[int, int]:
-    written = {node: _reserved(old, node, resource) for node in nodes}
+def _split(
+    fresh: MachineState,
+    old: MachineState,
+    taken: Mapping[tuple[int, str], int],
+    nodes: tuple[int, ...],
+    resource: str,
+    size: int,
+) -> dict[int, int]:
+    written = {node: max(_reserved(old, node, resource) - taken.get((node, resource), 0), 0) for node in nodes}
     if sum(written.values()) == size:
         return written
     parts: dict[int, int] = {}
     for node in nodes:
         table = fresh[node].memory.get(resource)
-        parts[node] = min(size, table.allocatable if table is not None else 0)
+        room = table.allocatable - taken.get((node, resource), 0) if table is not None else 0
+        parts[node] = min(size, max(room, 0))
         size -= parts[node]
     if size and nodes:
         parts[nodes[-1]] += size  # more than there is, to be seen as a shortage

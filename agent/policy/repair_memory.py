@@ -43,12 +43,12 @@ def repair_memory(manager: MemoryManager | None, memory: MemoryState, change: Ch
         steps += _recounted(memory.machine, counted)
         steps += _nodes_changed(memory.machine, fresh, change)
     trimmed, gone_steps, gone_marks = _leave_gone_nodes(memory, fresh, holders)
-    whole, short_steps, short_marks = _shorten(trimmed, counted, change, holders)
+    whole, short_steps, short_marks = _shorten(fresh, replace(trimmed, machine=counted.machine), change, holders)
     marks = {**short_marks, **gone_marks}
     return MemoryRepair(
         (*steps, *gone_steps, *short_steps),
         replace(memory, machine=counted.machine),
-        replace(whole, machine=count(fresh, replace(whole, machine=counted.machine)).machine),
+        whole,
         marks,
         marks,  # the memory stays away: the pods still hold less than they were granted
     )
@@ -142,24 +142,39 @@ def _mask(blocks: Blocks) -> NodeMask:
 
 
 def _shorten(
-    memory: MemoryState, counted: Count, change: Change, holders: Holders
+    fresh: MachineState, memory: MemoryState, change: Change, holders: Holders
 ) -> tuple[MemoryState, list[Step], dict[str, Mark]]:
     """Blocks shortened to what is there: on every short node those of the pods admitted last give way first."""
+    given: dict[tuple[str, int, str], int] = {}
+    while True:
+        counted = count(fresh, memory)
+        memory = replace(memory, machine=counted.machine)
+        taken = _one_shorter(memory, counted, change, holders)
+        if taken is None:
+            break
+        memory, key, size = taken
+        given[key] = given.get(key, 0) + size
     steps: list[Step] = []
     marks: dict[str, Mark] = {}
+    for (uid, node, resource), size in given.items():
+        text = f"pod {holders.name(uid)} holds {size} bytes of {resource} on NUMA node {node} that are not there"
+        marks.setdefault(uid, Mark("MemoryMissing", text))
+        steps.append(Step(Rule.MEMORY_SHORT, False, text, (uid,)))
+    return memory, steps, marks
+
+
+def _one_shorter(
+    memory: MemoryState, counted: Count, change: Change, holders: Holders
+) -> tuple[MemoryState, tuple[str, int, str], int] | None:
+    """The last pod's blocks on the first short node shortened; None where no node is short beyond the tolerance."""
     for (node, resource), missing in counted.shortages().items():
         if resource == "memory" and missing <= change.tolerance_bytes:
             continue
         for uid in reversed(holders.order):
-            memory, taken = _take_back(memory, uid, node, resource, missing)
+            shorter, taken = _take_back(memory, uid, node, resource, missing)
             if taken:
-                missing -= taken
-                text = (
-                    f"pod {holders.name(uid)} holds {taken} bytes of {resource} on NUMA node {node} that are not there"
-                )
-                marks.setdefault(uid, Mark("MemoryMissing", text))
-                steps.append(Step(Rule.MEMORY_SHORT, False, text, (uid,)))
-    return memory, steps, marks
+                return shorter, (uid, node, resource), taken
+    return None
 
 
 def _take_back(memory: MemoryState, uid: str, node: int, resource: str, missing: int) -> tuple[MemoryState, int]:

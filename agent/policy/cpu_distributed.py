@@ -24,7 +24,7 @@ def pick_distributed(
     """
     if need % group_size == 0:
         groups = need // group_size
-        nodes = list(dict.fromkeys(numa_order(topology, free)))
+        nodes = list(dict.fromkeys(numa_order(topology, free)))  # one that lies in two sockets is listed for both
         counts = [(node & free).bit_count() for node in nodes]
         for width in _widths(topology, len(nodes), groups, group_size, min_numa_nodes):
             split = best_split(counts, width, groups, group_size)

@@ -86,22 +86,6 @@ def _take_single(elements: Iterable[int], free: int, need: int) -> int:
     return taken
 
 
-def _take_uncores(topology: CPUTopology, free: int, need: int) -> int:
-    """Caches: whole free ones where at least an average cache is needed, then the rest from one cache if it comes out even.
-
-    The average is a threshold of the kubelet's for looking at whole caches, nothing is taken by it. The kubelet looks at
-    whole caches again for every cache it visits; those that did not fit the first time never fit later.
-    """
-    order = _uncore_order(topology, free)
-    taken = _take_whole(order, free, need) if need >= topology.cpus_per_uncore else 0
-    free, need = free & ~taken, need - taken.bit_count()
-    for uncore in order if need else ():
-        part = _part_of_uncore(topology.cores_of[uncore], free, need)
-        if part:
-            return taken | part
-    return taken
-
-
 def _part_of_uncore(cores: Iterable[int], free: int, need: int) -> int:
     """The free CPUs of the first cores of a cache whose threads would cover the need; nothing unless they are exactly enough.
 
@@ -122,24 +106,60 @@ def _part_of_uncore(cores: Iterable[int], free: int, need: int) -> int:
     return part if count == need else 0
 
 
+# The stages of a pick. Each gets what is still free and still needed, at least one CPU, and gives what it takes of it.
+
+
+def _whole_outer(topology: CPUTopology, free: int, need: int) -> int:
+    return _take_whole(_outer_order(topology, free), free, need)
+
+
+def _whole_inner(topology: CPUTopology, free: int, need: int) -> int:
+    return _take_whole(_inner_order(topology, free), free, need)
+
+
+def _uncores(topology: CPUTopology, free: int, need: int) -> int:
+    """Whole free caches where at least an average cache is needed, then the rest from one cache if it comes out even.
+
+    The average is a threshold of the kubelet's for looking at whole caches, nothing is taken by it. The kubelet looks at
+    whole caches again for every cache it visits; those that did not fit the first time never fit later.
+    """
+    order = _uncore_order(topology, free)
+    taken = _take_whole(order, free, need) if need >= topology.cpus_per_uncore else 0
+    free, need = free & ~taken, need - taken.bit_count()
+    for uncore in order if need else ():
+        part = _part_of_uncore(topology.cores_of[uncore], free, need)
+        if part:
+            return taken | part
+    return taken
+
+
+def _whole_cores(topology: CPUTopology, free: int, need: int) -> int:
+    return _take_whole(_core_order(topology, free), free, need)
+
+
+def _threads_by_core(topology: CPUTopology, free: int, need: int) -> int:
+    return _take_single(_core_order(topology, free), free, need)
+
+
+def _threads_by_socket(topology: CPUTopology, free: int, need: int) -> int:
+    return _take_single(_socket_order(topology, free), free, need)
+
+
 def pick_packed(topology: CPUTopology, free: int, need: int, *, spread_cores: bool, prefer_uncore: bool) -> int:
     """`need` CPUs out of `free`, which holds at least as many: whole elements first, large to small, then single CPUs.
 
     spread_cores: no whole cores, and single CPUs by ascending id inside a socket (distribute-cpus-across-cores).
     prefer_uncore: between NUMA nodes or sockets and cores, look at uncore caches (prefer-align-cpus-by-uncorecache).
     """
-    taken = _take_whole(_outer_order(topology, free), free, need)
-    free, need = free & ~taken, need - taken.bit_count()
-    if need:
-        whole = _take_whole(_inner_order(topology, free), free, need)
-        taken, free, need = taken | whole, free & ~whole, need - whole.bit_count()
-    if need and prefer_uncore:
-        whole = _take_uncores(topology, free, need)
-        taken, free, need = taken | whole, free & ~whole, need - whole.bit_count()
-    if need and not spread_cores:
-        whole = _take_whole(_core_order(topology, free), free, need)
-        taken, free, need = taken | whole, free & ~whole, need - whole.bit_count()
-    if need:
-        singles = _socket_order(topology, free) if spread_cores else _core_order(topology, free)
-        taken |= _take_single(singles, free, need)
-    return taken
+    stages = [_whole_outer, _whole_inner]
+    stages += [_uncores] if prefer_uncore else []
+    stages += [_threads_by_socket] if spread_cores else [_whole_cores, _threads_by_core]
+    picked = 0
+    for stage in stages:
+        taken = stage(topology, free, need)
+        picked |= taken
+        free &= ~taken
+        need -= taken.bit_count()
+        if not need:
+            break
+    return picked

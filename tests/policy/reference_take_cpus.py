@@ -163,7 +163,7 @@ def split(counts: Sequence[int], width: int, groups: int, size: int) -> tuple[in
 
 def distributed(topology: CPUTopology, available: Iterable[int], n: int, *, size: int, spread: bool) -> set[int]:
     todo = Accumulator(topology, available, n, spread)
-    nodes = todo.order(numa_of)
+    nodes = list(dict.fromkeys(todo.order(numa_of)))  # a node that lies in two sockets is listed for both
     counts = [len(todo.members(numa_of, node)) for node in nodes]
     per_node = math.ceil(math.ceil(len(todo.all) / size) / len({cpu.numa for cpu in topology.cpus}))
     groups = n // size

@@ -11,7 +11,7 @@ from itertools import product
 
 from agent.model.numa import NodeMask
 from agent.policy.hint_family import Found
-from agent.policy.node_packing import BEAMS, BudgetExhaustedError, Packing, Room
+from agent.policy.node_packing import BEAMS, BudgetExhaustedError, Packing, Rooms
 from agent.policy.numa_distances import NUMADistances, nearest
 
 MOST_KINDS = 5  # kinds of nodes for which the exact bound is computed; sockets, as a rule
@@ -29,7 +29,7 @@ def closest(packing: Packing, size: int, distances: NUMADistances, beat: NodeMas
             search.run()
         except BudgetExhaustedError:
             return Found(search.best, False)
-        if not packing.narrowed:
+        if not packing.doubtful:
             return Found(search.best)
     return Found(search.best, False)
 
@@ -50,7 +50,7 @@ class _ClosestSearch:
 
     def run(self) -> None:
         """Improve `best` until nothing better can exist."""
-        index, rooms = len(self._ids), [self._packing.room]
+        index, rooms = len(self._ids), Rooms([self._packing.room])
         cross = [0] * index
         near = self._nearest_below(index)
         promising = sorted(range(index), key=lambda seed: (self._own[seed] + near[seed][self._size - 1], seed))
@@ -67,10 +67,13 @@ class _ClosestSearch:
         if (self._bound is None or found < self._bound) and self._packing.allows(mask):
             self.best, self._bound = mask, found
 
-    def _descend(self, index: int, kept: NodeMask, inside: int, cross: list[int], rooms: list[Room]) -> None:
+    def _descend(self, index: int, kept: NodeMask, inside: int, cross: list[int], rooms: Rooms) -> None:
         """Decide on the nodes below `index`. inside: distances within `kept`. cross: per node, its distances to `kept`."""
         wanted = self._size - kept.bit_count()
         if wanted > index or not self._can_improve(index, kept, inside, cross, wanted):
+            return
+        rooms = self._packing.promising(index, index - wanted, kept, rooms)
+        if not rooms.each:
             return
         if wanted == index:
             mask = kept | sum(1 << node for node in self._ids[:index])
@@ -78,13 +81,8 @@ class _ClosestSearch:
             if self._bound is None or found < self._bound:
                 self.best, self._bound = mask, found
             return
-        rooms = self._packing.promising(index, index - wanted, rooms)
-        if not rooms:
-            return
         node = index - 1
-        charged = self._packing.charge(node, rooms)
-        if charged:
-            self._descend(node, kept, inside, cross, charged)
+        self._descend(node, kept, inside, cross, self._packing.charge(node, rooms))
         if wanted:
             nearer = [so_far + 2 * more for so_far, more in zip(cross[:node], self._pair[node], strict=False)]
             self._descend(node, kept | 1 << self._ids[node], inside + self._own[node] + cross[node], nearer, rooms)

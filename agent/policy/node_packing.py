@@ -8,18 +8,19 @@ each other. The search is exact unless the budget ends it, and says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from bisect import insort
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
-from operator import mul, sub
+from itertools import accumulate, pairwise, product
+from operator import add, mul, sub
 from typing import TypeAlias
 
 from agent.model.numa import NodeMask, node_ids
 from agent.policy.hint_family import Found
 
-BUDGET_STEPS = 20_000  # a step is about a microsecond of Python
-BEAMS = (8, 256)  # how many ways of charging are followed side by side: first a few, then nearly all
+BUDGET_STEPS = 10_000  # a step is one or two microseconds of Python
+BEAMS = (8, 64)  # how many ways of charging are followed side by side: first a few, then many
 _WEIGHTS = 1 << 64  # scale of the integer weights; far above the bytes of any machine
 
 Room: TypeAlias = tuple[int, ...]  # what is left of every slack, need by need
@@ -52,34 +53,44 @@ class BudgetExhaustedError(Exception):
     """Ends a search from within; the search says so in its result."""
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What can be left of the slacks once some nodes are charged. complete: False where only the beam's share is in `each`."""
+
+    each: list[Room]
+    complete: bool = True
+
+
 class Packing:
-    """The nodes that can be in the intersection, and the families that may leave some of them out."""
+    """nodes: those that can be in the intersection. slacks: of the families, each may leave some of them out."""
 
-    nodes: NodeMask
-    slacks: Sequence[Slack]
-    budget: Budget = field(default_factory=Budget)
-
-    def __post_init__(self) -> None:
-        self.ids = node_ids(self.nodes)
-        self.room: Room = tuple(limit for slack in self.slacks for limit in slack.limits)
+    def __init__(self, nodes: NodeMask, slacks: Sequence[Slack], budget: Budget) -> None:
+        self.nodes, self.slacks, self.budget = nodes, slacks, budget
+        self.ids = node_ids(nodes)
+        self.room: Room = tuple(limit for slack in slacks for limit in slack.limits)
+        self._spans = _spans(slacks)
+        self._twins = [
+            [span for span, other in zip(self._spans, slacks, strict=True) if other is slack]
+            for rank, slack in enumerate(slacks)
+            if slack in slacks[rank + 1 :] and slack not in slacks[:rank]
+        ]
         self._charges = [self._ways_to_charge(node) for node in self.ids]
         self.start(BEAMS[0])
 
     def start(self, beam: int) -> None:
-        """Begin a search that follows at most `beam` ways of charging; `narrowed` says later whether there were more."""
-        self._beam, self.narrowed = beam, False
+        """Begin a search that follows at most `beam` ways of charging; `doubtful` says later whether that missed something."""
+        self._beam, self.doubtful = beam, False
 
     def _ways_to_charge(self, node: int) -> list[Room]:
+        """One way per family that can leave the node out; a single one where that costs some family nothing."""
         ways = []
-        for rank, slack in enumerate(self.slacks):
+        for slack, span in zip(self.slacks, self._spans, strict=True):
             if node in slack.costs:
-                way = []
-                for other, each in enumerate(self.slacks):
-                    way += list(slack.costs[node]) if other == rank else [0] * len(each.limits)
+                way = [0] * len(self.room)
+                way[span] = slack.costs[node]
                 ways.append(tuple(way))
         free = [way for way in ways if not any(way)]
-        return free[:1] or list(dict.fromkeys(ways))
+        return free[:1] or ways
 
     def ideal(self, size: int) -> NodeMask:
         """The mask of the lowest `size` nodes: nothing can be lower."""
@@ -87,47 +98,42 @@ class Packing:
 
     def lowest(self, size: int) -> Found:
         """The intersection of exactly `size` nodes with the lowest value."""
-        ideal = self.ideal(size)
         best = None
         for beam in BEAMS:
             self.start(beam)
             try:
-                found = self._lowest(len(self.ids), len(self.ids) - size, 0, [self.room])
+                found = self._lowest(len(self.ids), len(self.ids) - size, 0, Rooms([self.room]))
             except BudgetExhaustedError:
                 return Found(best, False)
             if found is not None and (best is None or found < best):
                 best = found
-            if best == ideal or not self.narrowed:
+            if not self.doubtful:
                 return Found(best)
         return Found(best, False)
 
-    def _lowest(self, index: int, drops: int, kept: NodeMask, rooms: list[Room]) -> NodeMask | None:
+    def _lowest(self, index: int, drops: int, kept: NodeMask, rooms: Rooms) -> NodeMask | None:
         """Decide on the nodes below `index`, highest first: out if that can work, for then the value is lowest."""
         if self._fits_in_one(index, drops, rooms):
             return kept | sum(1 << node for node in self.ids[: index - drops])
-        rooms = self.promising(index, drops, rooms)
-        if not rooms:
+        rooms = self.promising(index, drops, kept, rooms)
+        if not rooms.each:
             return None
-        charged = self.charge(index - 1, rooms)
-        if charged:
-            found = self._lowest(index - 1, drops - 1, kept, charged)
-            if found is not None:
-                return found
+        found = self._lowest(index - 1, drops - 1, kept, self.charge(index - 1, rooms))
+        if found is not None:
+            return found
         return self._lowest(index - 1, drops, kept | 1 << self.ids[index - 1], rooms)
 
     def allows(self, mask: NodeMask) -> bool:
         """Whether the mask is one of the intersections. May say no where the beam is too narrow."""
-        if any(min(map(sub, self.room, load), default=0) >= 0 for load in self._loads_outside(mask)):
+        if any(_covers(self.room, load) for load in self._loads_outside(mask)):
             return True
-        narrowed = self.narrowed
-        rooms = [self.room]
+        rooms = Rooms([self.room])
         for index, node in enumerate(self.ids):
-            if rooms and not mask >> node & 1:
+            if not mask >> node & 1:
                 rooms = self.charge(index, rooms)
-        self.narrowed = narrowed
-        return bool(rooms)
+        return bool(rooms.each)
 
-    def _loads_outside(self, mask: NodeMask) -> Iterable[Room]:
+    def _loads_outside(self, mask: NodeMask) -> Iterator[Room]:
         """What each family would have to leave out if it alone left out everything outside the mask."""
         outside = [rank for rank, node in enumerate(self.ids) if not mask >> node & 1]
         for sums, stuck in self._running_sums:
@@ -135,99 +141,114 @@ class Packing:
                 loads = [tuple(map(sub, sums[rank + 1], sums[rank])) for rank in outside]
                 yield tuple(map(sum, zip(*loads, strict=True))) if loads else (0,) * len(self.room)
 
-    def charge(self, index: int, rooms: list[Room]) -> list[Room]:
-        """Leave a node out: what can then be left of the slacks."""
+    def charge(self, index: int, rooms: Rooms) -> Rooms:
+        """Leave the node at `index` out: what can then be left of the slacks, nothing if it does not fit."""
         ways = self._charges[index]
-        self.budget.spend(len(rooms) * len(ways) + 1)
-        left = set()
-        for room in rooms:
-            for way in ways:
-                rest = tuple(map(sub, room, way))
-                if min(rest, default=0) >= 0:
-                    left.add(rest)
+        self.budget.spend(len(rooms.each) * len(ways) + 1)
+        left = {rest for room in rooms.each for way in ways if min(rest := tuple(map(sub, room, way)), default=0) >= 0}
         if len(left) <= self._beam:
-            return list(left)
-        best = _undominated(sorted(left, reverse=True), self.budget)
+            return Rooms(list(left), rooms.complete)
+        best = _undominated(sorted({self._sorted_twins(room) for room in left}, reverse=True), self.budget)
         if len(best) <= self._beam:
-            return best
-        self.narrowed = True
-        return [best[rank * len(best) // self._beam] for rank in range(self._beam)]
+            return Rooms(best, rooms.complete)
+        return Rooms([best[rank * len(best) // self._beam] for rank in range(self._beam)], complete=False)
 
-    def _fits_in_one(self, index: int, drops: int, rooms: list[Room]) -> bool:
+    def _sorted_twins(self, room: Room) -> Room:
+        """The room with the slacks of one and the same family in order: it does not matter which of them was charged."""
+        if not self._twins:
+            return room
+        result = list(room)
+        for spans in self._twins:
+            for span, part in zip(spans, sorted((room[span] for span in spans), reverse=True), strict=True):
+                result[span] = part
+        return tuple(result)
+
+    def _fits_in_one(self, index: int, drops: int, rooms: Rooms) -> bool:
         """Whether one family can leave out all of the highest `drops` nodes below `index`."""
-        if drops == 0:
-            return True
-        if drops > index:
+        if drops > index or not rooms.each:
             return False
         self.budget.spend(1)
-        return any(
-            min(map(sub, room, load), default=0) >= 0
-            for load in self._loads_of_one_family(index, drops)
-            for room in rooms
+        return drops == 0 or any(
+            _covers(room, tuple(map(sub, sums[index], sums[index - drops])))
+            for sums, stuck in self._running_sums
+            if stuck[index] == stuck[index - drops]
+            for room in rooms.each
         )
-
-    def _loads_of_one_family(self, index: int, drops: int) -> Iterable[Room]:
-        for sums, stuck in self._running_sums:
-            if stuck[index] == stuck[index - drops]:
-                yield tuple(map(sub, sums[index], sums[index - drops]))
 
     @cached_property
     def _running_sums(self) -> list[tuple[list[Room], list[int]]]:
         """Per family: the charges of the lowest nodes up to each index, and how many of them it cannot leave out."""
         result = []
-        at = 0
-        for slack in self.slacks:
-            sums, stuck = [(0,) * len(self.room)], [0]
-            end = at + len(slack.limits)
+        for slack, span in zip(self.slacks, self._spans, strict=True):
+            total = [0] * len(self.room)
+            sums, stuck = [tuple(total)], [0]
             for node, ways in zip(self.ids, self._charges, strict=True):
                 free = bool(ways) and not any(ways[0])
-                total = list(sums[-1])
                 if not free and node in slack.costs:
-                    total[at:end] = map(int.__add__, total[at:end], slack.costs[node])
+                    total[span] = map(add, total[span], slack.costs[node])
                 sums.append(tuple(total))
                 stuck.append(stuck[-1] + (not free and node not in slack.costs))
             result.append((sums, stuck))
-            at = end
         return result
 
-    def promising(self, index: int, drops: int, rooms: list[Room]) -> list[Room]:
-        """Those rooms from which `drops` more nodes below `index` can perhaps be left out."""
-        self.budget.spend(len(rooms))
-        for weights, cheapest in self._bounds:
+    def promising(self, index: int, drops: int, kept: NodeMask, rooms: Rooms) -> Rooms:
+        """Those rooms from which `drops` more nodes below `index` can perhaps be left out.
+
+        kept: the nodes from `index` on that stay. Where none is left although not all were followed, the search becomes
+        doubtful, unless no room at all could have been enough.
+        """
+        each = rooms.each
+        self.budget.spend(len(each) + 1)
+        for weights, _, cheapest in self._bounds:
             if drops >= len(cheapest[index]):
-                return []
+                return Rooms([])
             least = cheapest[index][drops]
-            rooms = [room for room in rooms if sum(map(mul, weights, room)) >= least]
-        return rooms
+            each = [room for room in each if sum(map(mul, weights, room)) >= least]
+        if not each and not rooms.complete and not self.doubtful:
+            self.doubtful = not self._is_hopeless(index, drops, kept)
+        return Rooms(each, rooms.complete)
+
+    def _is_hopeless(self, index: int, drops: int, kept: NodeMask) -> bool:
+        """Whether the nodes from `index` on that do not stay, and `drops` more, are too much however they are charged."""
+        out = [rank for rank in range(index, len(self.ids)) if not kept >> self.ids[rank] & 1]
+        self.budget.spend(len(out))
+        return any(
+            sum(costs[rank] for rank in out) + cheapest[index][drops] > sum(map(mul, weights, self.room))
+            for weights, costs, cheapest in self._bounds
+        )
 
     @cached_property
-    def _bounds(self) -> list[tuple[Room, list[list[int]]]]:
-        """Weights of the needs, and for the nodes below each index the least weighted charge of leaving out 0, 1, 2, ...
+    def _bounds(self) -> list[tuple[Room, list[int], list[list[int]]]]:
+        """Weights of the needs; every node's least weighted charge; and, for the nodes below each index, the least sum of the
+        charges of 0, 1, 2, ... of them.
 
         Whatever the weights: the charges add up to no more than the room. One need of each family is looked at at a time,
         its slack weighing the same as another family's.
         """
         result = []
-        at = 0
-        spans = []
-        for slack in self.slacks:
-            spans.append(range(at, at + len(slack.limits)))
-            at += len(slack.limits)
-        for chosen in list(product(*filter(None, spans)))[:8]:
-            weights = tuple(
-                _WEIGHTS // max(self.room[need], 1) if need in chosen else 0 for need in range(len(self.room))
-            )
+        for chosen in list(product(*(range(span.start, span.stop) for span in self._spans if span.start < span.stop)))[
+            :8
+        ]:
+            weights = tuple(_WEIGHTS // max(limit, 1) if need in chosen else 0 for need, limit in enumerate(self.room))
+            costs = [min((sum(map(mul, weights, way)) for way in ways), default=0) for ways in self._charges]
             cheapest = [[0]]
-            costs: list[int] = []
-            for ways in self._charges:
+            movable: list[int] = []
+            for cost, ways in zip(costs, self._charges, strict=True):
                 if ways:
-                    costs = sorted([*costs, min(sum(map(mul, weights, way)) for way in ways)])
-                sums = [0]
-                for cost in costs:
-                    sums.append(sums[-1] + cost)
-                cheapest.append(sums)
-            result.append((weights, cheapest))
+                    insort(movable, cost)
+                cheapest.append(list(accumulate(movable, initial=0)))
+            result.append((weights, costs, cheapest))
         return result
+
+
+def _spans(slacks: Sequence[Slack]) -> list[slice]:
+    """Where each family's needs are in a room."""
+    ends = list(accumulate((len(slack.limits) for slack in slacks), initial=0))
+    return [slice(start, end) for start, end in pairwise(ends)]
+
+
+def _covers(room: Room, load: Room) -> bool:
+    return min(map(sub, room, load), default=0) >= 0
 
 
 def _undominated(rooms: list[Room], budget: Budget) -> list[Room]:
@@ -235,6 +256,6 @@ def _undominated(rooms: list[Room], budget: Budget) -> list[Room]:
     best: list[Room] = []
     for room in rooms:
         budget.spend(len(best) // 4 + 1)
-        if not any(min(map(sub, other, room), default=0) >= 0 for other in best):
+        if not any(_covers(other, room) for other in best):
             best.append(room)
     return best

@@ -15,16 +15,17 @@ from typing import Any
 import click
 
 from agent.commands.options import config_options, parse_flags
-from agent.config import Loaded, load
+from agent.config import ConfigError, Loaded, load
 from agent.config_schema import Config
-from agent.daemon import Daemon, Periods, group_path
+from agent.daemon import Daemon, Periods
+from agent.enforcement import Enforcement
 from agent.keeper import Keeper, policy_in_force
 from agent.kube.manifest_directory import ManifestDirectory
 from agent.log import say, set_up
 from agent.model.machine import Machine
 from agent.model.state import Epoch, State
 from agent.node.cgroup import detect
-from agent.node.enforcer import CgroupEnforcer, Enforcer, ObserveOnly
+from agent.node.enforcer import CgroupEnforcer, ObserveOnly
 from agent.node.exec_cgroups import ExecCgroups
 from agent.node.service_manager import from_environment
 from agent.node.state_store import Loaded as LoadedState
@@ -85,22 +86,20 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             store, managers, node, state, lambda seconds: tally.observe("pinfold_state_write_duration_seconds", seconds)
         )
         keeper.under(managers, node, policy_in_force(managers, settings), boot_id(config))
-        enforcer, exec_cgroups = backend(config)
+        enforcement = backend(config)
         loop = stack.enter_context(ServingLoop())
         resources = PodResourcesServer(loop, [endpoint(config)])
         daemon = Daemon(
             keeper,
             manifests(config, pod_level=managers.gates.pod_level_resources),
-            enforcer,
-            exec_cgroups,
+            enforcement,
             resources.publish,
             board,
             tally,
             from_environment(),
             shape=shape(config),
             periods=periods(config),
-            strict_pod_quota=config.enforcement.podQuota == "strict",
-            reload=lambda daemon: reload(daemon, config, path, flags),
+            reconfigure=lambda daemon: reconfigure(daemon, config, path, flags),
         )
         signal.signal(signal.SIGTERM, lambda *_: daemon.stop())
         signal.signal(signal.SIGINT, lambda *_: daemon.stop())
@@ -162,14 +161,24 @@ def boot_id(config: Config) -> str:
         return ""
 
 
-def backend(config: Config) -> tuple[Enforcer, ExecCgroups | None]:
+def backend(config: Config) -> Enforcement:
     """The enforcement backend. Raises CgroupError where backend `cgroup` cannot work here."""
-    if config.enforcement.backend == "none":
-        return ObserveOnly(), None
-    hierarchy = detect(Path(config.enforcement.cgroupRoot))
-    cgroups = ExecCgroups(hierarchy, PurePosixPath(group_path(config.enforcement.parent)))
+    section = config.enforcement
+    strict = section.podQuota == "strict"
+    if section.backend == "none":
+        return Enforcement(ObserveOnly(), None, strict)
+    hierarchy = detect(Path(section.cgroupRoot))
+    cgroups = ExecCgroups(hierarchy, group_path(section.parent))
     cgroups.open()
-    return CgroupEnforcer(hierarchy, cgroups.find, time.monotonic), cgroups
+    return Enforcement(CgroupEnforcer(hierarchy, cgroups.find, time.monotonic), cgroups, strict)
+
+
+def group_path(text: str) -> PurePosixPath:
+    """`enforcement.parent` as a path below the hierarchy. Raises ConfigError for one that leaves it."""
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ConfigError(f"enforcement.parent: {text!r} is not a relative path below the cgroup root")
+    return path
 
 
 def manifests(config: Config, *, pod_level: bool) -> ManifestDirectory | None:
@@ -197,7 +206,7 @@ def endpoint(config: Config) -> Endpoint:
     return Endpoint(access, limit=limit)
 
 
-def reload(daemon: Daemon, running: Config, path: Path | None, flags: dict[str, Any]) -> None:
+def reconfigure(daemon: Daemon, running: Config, path: Path | None, flags: dict[str, Any]) -> None:
     """Apply what can change live, and say what needs a restart. Raises AgentError; then everything stays as it was."""
     config = load(path, flags).config
     machine = read_machine(config)
@@ -208,7 +217,7 @@ def reload(daemon: Daemon, running: Config, path: Path | None, flags: dict[str, 
     if source is None or daemon.manifests is None or source.path != daemon.manifests.path:
         daemon.manifests = source
     daemon.periods = periods(config)
-    daemon.strict_pod_quota = config.enforcement.podQuota == "strict"
+    daemon.enforcement.strict_pod_quota = config.enforcement.podQuota == "strict"
     stale = [name for name in RESTART_SECTIONS if getattr(config, name) != getattr(running, name)]
     if config.enforcement.model_copy(update=_LIVE) != running.enforcement.model_copy(update=_LIVE):
         stale.append("enforcement")

@@ -112,6 +112,11 @@ SERIES = (
         "pinfold_decisions_total", "Decisions about pods.", {"outcome": ("granted", "refused", "released", "resized")}
     ),
     Series("pinfold_decision_duration_seconds", "Time of one decision, without the write.", buckets=_SECONDS),
+    Series(
+        "pinfold_isolation_gap_seconds",
+        "Longest time in one change in which an exclusive CPU was shared.",
+        buckets=_SECONDS,
+    ),
     Series("pinfold_state_write_duration_seconds", "Time until a state was durable.", buckets=_SECONDS),
     Series(
         "pinfold_drift_repairs_total",

@@ -1,0 +1,88 @@
+"""Makes the cgroups say what the state says, keeps what has been worked out for it, and makes cgroups for `pinfold exec`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.errors import AgentError
+from agent.model.state import State
+from agent.node.cgroup_errors import CgroupError
+from agent.node.enforcer import Enforcer
+from agent.node.exec_cgroups import ExecCgroups
+from agent.policy.cgroup_intents import Intents, Rules
+from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, PodCgroup
+from agent.policy.cgroup_settings import Settings
+from agent.policy.isolation import Drift, Gap
+from agent.policy.pins import pins_of
+
+
+@dataclass(frozen=True, slots=True)
+class Enforced:
+    """One look at the cgroups and what was written. faults: cgroups that are not as they should be, with the reason.
+
+    starved: cgroups that should run in the shared pool while it is empty; they are left as they are.
+    """
+
+    written: int = 0
+    drift: tuple[Drift, ...] = ()
+    faults: Mapping[CgroupKey, AgentError] = field(default_factory=dict)
+    starved: tuple[CgroupKey, ...] = ()
+    gap: Gap = field(default_factory=Gap)
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Enforcement:
+    """One backend. exec_cgroups: None with backend `none`."""
+
+    enforcer: Enforcer
+    exec_cgroups: ExecCgroups | None
+    strict_pod_quota: bool = False
+    _for: tuple[State, bool] | None = None
+    _intents: Intents | None = None
+
+    def apply(self, state: State) -> Enforced:
+        """Write what the cgroups lack. Raises CgroupError where the hierarchy itself cannot be read."""
+        seen = self.enforcer.observe()
+        plan = pins_of(self._intents_of(state), seen.groups)
+        applied = self.enforcer.apply(plan)
+        faults: dict[CgroupKey, AgentError] = {**seen.unreadable, **applied.failed}
+        faults.update(self._sweep(state))
+        return Enforced(applied.written, seen.drift, faults, plan.starved, applied.gap, applied.seconds)
+
+    def prepare(self, state: State, key: ContainerCgroup) -> tuple[Settings, tuple[Path, ...]]:
+        """Make a container's cgroup with its grant in force: what it says, and the directories to join. Raises CgroupError."""
+        assert self.exec_cgroups is not None
+        intents = self._intents_of(state)
+        wanted = intents.of(key).settings
+        self.exec_cgroups.open()
+        groups = self.exec_cgroups.prepare(key, intents.of(PodCgroup(key.pod)).settings, wanted)
+        return wanted, groups
+
+    def _intents_of(self, state: State) -> Intents:
+        if (
+            self._intents is None
+            or self._for is None
+            or (self._for[0] is not state or self._for[1] != self.strict_pod_quota)
+        ):
+            pods = {uid: record.pod for uid, record in state.pods.items()}
+            rules = Rules(frozenset(pods), self.strict_pod_quota, os.sysconf("SC_PAGE_SIZE"))
+            self._intents = Intents(state.grants, pods, rules)
+            self._for = (state, self.strict_pod_quota)
+        return self._intents
+
+    def _sweep(self, state: State) -> Mapping[CgroupKey, AgentError]:
+        """Remove the empty cgroups of pods that hold nothing any more."""
+        faults: dict[CgroupKey, AgentError] = {}
+        if self.exec_cgroups is None:
+            return faults
+        for key in self.exec_cgroups.find():
+            if isinstance(key, PodCgroup) and key.pod not in state.pods:
+                try:
+                    self.exec_cgroups.remove(key)
+                except CgroupError as error:
+                    faults[key] = error
+        return faults

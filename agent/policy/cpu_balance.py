@@ -22,7 +22,7 @@ from math import isqrt
 
 from agent.policy.cpu_remainder import NEVER, Remainder, one_by_one
 
-MAX_WORK = 500_000  # steps of one search, some 0.1 s; 12 nodes take at most 250,000: 792 combinations of 7 x 252, and bounds
+MAX_WORK = 500_000  # steps, some 0.1 s; 12 nodes take at most 250,000 (792 combinations of 7 x 252, and bounds)
 
 
 @dataclass(frozen=True)

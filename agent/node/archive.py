@@ -28,8 +28,10 @@ MAX_UNPACKED_BYTES = 512 << 20
 # What the reader looks at, below at most one directory; captures and support archives hold much else.
 _WANTED = re.compile(
     r"(?P<top>(?:\./)?(?:[^/]+/)?)"
-    r"(?P<name>sys/devices/system/cpu/[^/]+(?:/(?:topology|cache|online|cpu_capacity)(?:/.*)?)?"
-    r"|sys/devices/system/node/[^/]+(?:/(?!memory\d)[^/]+(?:/.*)?)?"
+    r"(?P<name>sys/devices/system/(?:cpu|node)/[^/]+"
+    r"|sys/devices/system/cpu/cpu\d+/(?:online|cpu_capacity|topology(?:/[^/]+)?)"
+    r"|sys/devices/system/cpu/cpu\d+/cache/index\d+/(?:level|type|size|id|shared_cpu_\w+)"
+    r"|sys/devices/system/node/node\d+/(?:cpu\w+|meminfo|distance|hugepages/.+|access\d+/initiators/.+)"
     r"|sys/devices/cpu_[^/]+/cpus"
     r"|sys/kernel/mm/hugepages/.+"
     r"|proc/meminfo)"

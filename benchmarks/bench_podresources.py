@@ -3,10 +3,10 @@
     python -m benchmarks.bench_podresources [CALLS]
 
 Pods have two containers with two CPUs and a memory block each on a machine of 256 CPUs. Every server is a process of its own;
-the clients are threads of another one, each with its own connection, that take the answer as bytes. Server and clients share
-the machine's cores, so at many clients it is the clients that are slow. `prepared` is what the agent runs, without its limit;
-`threads` sends the same bytes from gRPC's thread pool server; `rebuilt` makes the message anew for each call. Servers take
-turns call count by call count. Figures are milliseconds.
+the clients are one thread with a connection for each, all with a call under way all the time (`benchmarks.http2_load`).
+`prepared` is what the agent runs, without its limit; `threads` sends the same bytes from gRPC's thread pool server, where
+clients that open calls and send no request can take every thread; `rebuilt` makes the message anew for each call. The servers
+take turns, three for each line. Figures are milliseconds.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,12 +30,12 @@ from agent.model.state import MemoryBlock
 from agent.serve.loop import ServingLoop
 from agent.serve.podresources import Endpoint, PodResourcesServer
 from agent.serve.sockets import SocketAccess
+from benchmarks.http2_load import measure
 
 POD_COUNTS = (5, 110, 500)
 CLIENT_COUNTS = (1, 8, 64)
 METHODS = ("List", "GetAllocatableResources")
 ROUNDS = 3
-WARM_UP = 20
 
 
 def view(pods: int) -> PodResourcesView:
@@ -132,34 +130,6 @@ def server(kind: str, path: Path, pods: int) -> Iterator[None]:
         process.kill()
 
 
-def measure(path: Path, method: str, clients: int, calls: int) -> list[float]:
-    """Milliseconds of every call: `calls` in all, spread over the clients."""
-    millis: list[float] = []
-    ready = threading.Barrier(clients)
-
-    def ask() -> None:
-        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 16 << 20)]
-        with grpc.insecure_channel(f"unix:{path}", options=options) as channel:
-            name = f"/v1.PodResourcesLister/{method}"
-            call = channel.unary_unary(name, request_serializer=bytes, response_deserializer=bytes)
-            for _ in range(WARM_UP):
-                call(b"")
-            ready.wait()
-            mine = []
-            for _ in range(max(1, calls // clients)):
-                started = time.perf_counter()
-                call(b"")
-                mine.append(1000 * (time.perf_counter() - started))
-        millis.extend(mine)
-
-    threads = [threading.Thread(target=ask) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return millis
-
-
 def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
@@ -188,7 +158,7 @@ def row(pods: int, method: str, clients: int, answers: Answers, paths: dict[str,
     millis: dict[str, list[float]] = {kind: [] for kind in paths}
     for _ in range(ROUNDS):
         for kind, path in paths.items():
-            millis[kind] += measure(path, method, clients, calls // ROUNDS)
+            millis[kind] += measure(path, f"/v1.PodResourcesLister/{method}", clients, calls // ROUNDS)
     size = len(answers.list if method == "List" else answers.allocatable)
     figures = "".join(f"{percentile(found, 0.5):>14.2f}{percentile(found, 0.99):>8.2f}" for found in millis.values())
     print(f"{pods:>5} {method:<24}{size:>7} {clients:>7}{figures}", flush=True)

@@ -28,16 +28,8 @@ class RawClient:
 
     def open_call(self, method: str) -> int:
         """Begin a call without a message yet; its stream."""
-        fields = {
-            ":method": "POST",
-            ":scheme": "http",
-            ":path": method,
-            ":authority": "localhost",
-            "content-type": "application/grpc",
-            "te": "trailers",
-        }
         stream, self._stream = self._stream, self._stream + 2
-        self.send(frame(HEADERS, END_HEADERS, stream, b"".join(literal(*field) for field in fields.items())))
+        self.send(frame(HEADERS, END_HEADERS, stream, call_headers(method)))
         return stream
 
     def call(self, method: str) -> None:
@@ -46,6 +38,19 @@ class RawClient:
 
     def close(self) -> None:
         self.socket.close()
+
+
+def call_headers(method: str) -> bytes:
+    """The header block of a gRPC call."""
+    fields = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": method,
+        ":authority": "localhost",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    return b"".join(literal(*field) for field in fields.items())
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:

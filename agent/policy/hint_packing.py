@@ -16,12 +16,13 @@ from agent.policy.node_packing import Budget, BudgetExhaustedError, Packing, Sla
 from agent.policy.numa_distances import NUMADistances, fittest
 
 MOST_WAYS = 4096  # combinations of listed masks that are followed
+LAST_STEPS = 500  # for an answer of the right size once the budget is spent
 
 
-def narrowest(hints: CapacityHints, containing: NodeMask = 0, budget: Budget | None = None) -> Found:
+def narrowest(hints: CapacityHints, containing: NodeMask = 0) -> Found:
     """The hint with the fewest nodes, then the lowest value, among those whose mask has all nodes of `containing`."""
     listed = fittest((mask for mask in hints.others if not containing & ~mask), 1, None)
-    ruled = _narrowest_by_rule(hints, containing, budget or Budget())
+    ruled = _narrowest_by_rule(hints, containing, Budget())
     return Found(fittest([mask for mask in (listed, ruled.mask) if mask is not None], 1, None), ruled.exact)
 
 
@@ -29,16 +30,53 @@ def _narrowest_by_rule(hints: CapacityHints, containing: NodeMask, budget: Budge
     slack = _slack((hints,), hints.nodes, containing)
     if slack is None:
         return Found(None)
+    some = _some_narrow_mask(hints, containing)
     packing = Packing(hints.nodes, (slack,), budget)
     exact = True
-    for size in range(
-        max(least_size(hints), (hints.required | containing).bit_count(), 1), hints.nodes.bit_count() + 1
-    ):
+    for size in range(max(least_size(hints), (hints.required | containing).bit_count(), 1), some.bit_count() + 1):
         found = packing.lowest(size)
         exact &= found.exact
         if found.mask is not None:
             return Found(found.mask, exact)
-    return Found(hints.nodes, exact)
+    return Found(some, exact)
+
+
+def narrowest_size(hints: CapacityHints, budget: Budget) -> tuple[int, bool]:
+    """The number of nodes in the narrowest mask, and whether that is proven; 0 if there is no mask."""
+    listed = min((mask.bit_count() for mask in hints.others), default=0)
+    if not hints.is_open():
+        return listed, True
+    least = max(least_size(hints), hints.required.bit_count(), 1)
+    most = _some_narrow_mask(hints, 0).bit_count()
+    most = min(most, listed) if listed else most
+    if least >= most:
+        return most, True
+    slack = _slack((hints,), hints.nodes)
+    packing = Packing(hints.nodes, (slack,) if slack is not None else (), budget)
+    exact = True
+    for size in range(least, most):
+        found = packing.lowest(size)
+        if found.mask is not None:
+            return size, exact
+        exact &= found.exact
+    return most, exact
+
+
+def _some_narrow_mask(hints: CapacityHints, containing: NodeMask) -> NodeMask:
+    """A mask of the rule that has few nodes: those with the largest share of all needs first. The rule is open."""
+    staying = hints.required | containing
+
+    def share(node: int) -> float:
+        return sum(need.amounts.get(node, 0) / need.at_least for need in hints.needs if need.at_least > 0)
+
+    mask = staying
+    have = [sum(need.amounts.get(node, 0) for node in bits(staying)) for need in hints.needs]
+    for node in sorted(bits(hints.nodes & ~staying), key=share, reverse=True):
+        if mask and all(total >= need.at_least for total, need in zip(have, hints.needs, strict=True)):
+            break
+        mask |= 1 << node
+        have = [total + need.amounts.get(node, 0) for total, need in zip(have, hints.needs, strict=True)]
+    return mask
 
 
 def least_size(hints: CapacityHints) -> int:
@@ -179,6 +217,8 @@ class _IntersectionSearch:
             target = max(target, self._narrowest_size(offer))
         parts = self._parts()
         best = self._of_size(parts, target)
+        if best is None and not self._exact:
+            best = self._alone(parts, target)
         if best is None:
             best = self._other_size(parts, target)
         return Found(best, self._exact)
@@ -186,9 +226,9 @@ class _IntersectionSearch:
     def _narrowest_size(self, offer: Offer) -> int:
         if not isinstance(offer.hints, CapacityHints):
             return min((mask.bit_count() for mask in offer.listed), default=0)
-        found = narrowest(offer.hints, budget=self._budget)
-        self._exact &= found.exact
-        return found.mask.bit_count() if found.mask is not None else 0
+        size, exact = narrowest_size(offer.hints, self._budget)
+        self._exact &= exact
+        return size
 
     def _parts(self) -> list[Packing]:
         """Every way to restrict the nodes by listed masks, with the rules of the offers that gave none of theirs."""
@@ -230,6 +270,15 @@ class _IntersectionSearch:
             if found.mask is not None:
                 best = fittest([found.mask] if best is None else [found.mask, best], size, self._distances)
         return best
+
+    def _alone(self, parts: list[Packing], size: int) -> NodeMask | None:
+        """The budget is spent: a mask of this size all the same, if one family can leave out all the rest."""
+        for part in parts:
+            for slack in part.slacks if part.nodes.bit_count() >= size else ():
+                found = Packing(part.nodes, [slack], Budget(LAST_STEPS)).lowest(size)
+                if found.mask is not None:
+                    return found.mask
+        return None
 
     def _other_size(self, parts: list[Packing], target: int) -> NodeMask | None:
         """No intersection has the size aimed at: the largest smaller one, else the smallest larger one.

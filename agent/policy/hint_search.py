@@ -12,7 +12,8 @@ from agent.model.numa import NodeMask
 from agent.policy import hint_packing, hint_tables
 from agent.policy.hint_family import CapacityHints, Found, Offer
 from agent.policy.hint_packing import PackingSearch
-from agent.policy.hint_tables import MOST_TABLE_NODES, TABLE_NODES, TableSearch
+from agent.policy.hint_tables import MOST_TABLE_NODES, TABLE_NODES, TableSearch, Universe
+from agent.policy.node_packing import Budget
 from agent.policy.numa_distances import NUMADistances
 
 
@@ -61,6 +62,16 @@ def narrowest(hints: CapacityHints, containing: NodeMask = 0) -> Found:
     if not found.exact and nodes.bit_count() <= MOST_TABLE_NODES:
         return Found(hint_tables.narrowest(hints, containing, nodes))
     return found
+
+
+def narrowest_size(hints: CapacityHints) -> tuple[int, bool]:
+    """The number of nodes in the narrowest mask, and whether that is proven; 0 if there is no mask."""
+    size, exact = hint_packing.narrowest_size(hints, Budget())
+    nodes = _every_node([Offer(hints)], 0)
+    if not exact and nodes.bit_count() <= MOST_TABLE_NODES:
+        universe = Universe.of(nodes)
+        return hint_tables.narrowest_size(hint_tables.hint_table(hints, universe), universe), True
+    return size, exact
 
 
 def _every_node(offers: Sequence[Offer], default: NodeMask) -> NodeMask:

@@ -15,7 +15,7 @@ from agent.model.numa import NodeMask, node_ids, node_mask
 from agent.model.state import NUMANodeState
 from agent.policy.hint_family import CapacityHints, Hint, Need, ResourceHints
 from agent.policy.hint_packing import least_size
-from agent.policy.hint_search import narrowest
+from agent.policy.hint_search import narrowest_size
 from agent.policy.hint_tables import Universe, hint_table, numbers, preferred_sizes
 
 MOST_LISTED_NODES = 16  # 65535 hints
@@ -144,10 +144,9 @@ class _MemoryTable:
         family = CapacityHints(node_mask(self._machine), needs, 0)
         if not family.is_open():
             return len(self._machine), True
-        found = narrowest(family)
-        if found.mask is None or not found.exact:
-            return least_size(family), False  # nothing has fewer nodes, so that no hint is called preferred wrongly
-        return found.mask.bit_count(), True
+        size, exact = narrowest_size(family)
+        # nothing has fewer nodes than the bound: no hint is called preferred wrongly
+        return (size, True) if exact else (least_size(family), False)
 
     def fits(self, mask: NodeMask) -> bool:
         """Whether a mask is a hint, by the rules one after the other."""

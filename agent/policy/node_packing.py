@@ -167,8 +167,10 @@ class Packing:
         """Whether one family can leave out all of the highest `drops` nodes below `index`."""
         if drops > index or not rooms.each:
             return False
+        if drops == 0:
+            return True
         self.budget.spend(1)
-        return drops == 0 or any(
+        return any(
             _covers(room, tuple(map(sub, sums[index], sums[index - drops])))
             for sums, stuck in self._running_sums
             if stuck[index] == stuck[index - drops]

@@ -26,6 +26,7 @@ from agent.model.state import (
     PolicyInForce,
     Resize,
     ResizeState,
+    Shortfall,
     State,
 )
 
@@ -91,7 +92,18 @@ records = st.builds(
     admitted_seconds=seconds,
     source=st.text(max_size=5),
     first=st.builds(FirstGrant, dicts(cpusets), dicts(blocks), st.none() | cpusets, st.none() | blocks),
-    resize=st.builds(Resize, st.sampled_from(ResizeState), st.text(), st.text(), st.none() | pods, seconds),
+    resize=st.builds(
+        Resize,
+        st.sampled_from(ResizeState),
+        st.text(),
+        st.text(),
+        st.none() | pods,
+        seconds,
+        st.none() | pods,
+        st.text(),
+        st.integers(1, 99),
+        st.lists(st.builds(Shortfall, names, sizes, masks), max_size=2).map(tuple),
+    ),
     affinities=st.dictionaries(st.text(max_size=5), st.builds(Affinity, st.none() | masks, st.booleans()), max_size=3),
     unplaced=st.none() | st.builds(Mark, st.text(), st.text()),
     degraded=st.none() | st.builds(Mark, st.text(), st.text()),

@@ -1,7 +1,7 @@
 """`pinfold_state`: two lines of JSON. The first is the header, the second the payload that the header vouches for.
 
-    {"schema":2,"bytes":<length of the payload>,"sha256":"<of the payload, as stored>"}
-    {"schema":2,"epoch":...,"generation":...,...}
+    {"schema":3,"bytes":<length of the payload>,"sha256":"<of the payload, as stored>"}
+    {"schema":3,"epoch":...,"generation":...,...}
 
 The header keeps this form in every schema to come, so that any program can tell a torn file from a newer one. The schema
 number stands in both lines: a flipped digit in the header is damage, not a newer file. Any change of the payload's fields is
@@ -44,10 +44,11 @@ from agent.model.state import (
     PolicyInForce,
     Resize,
     ResizeState,
+    Shortfall,
     State,
 )
 
-SCHEMA = 2
+SCHEMA = 3
 MAX_BYTES = 64 << 20  # 1,000 pods with every field set are below 8 MiB
 _HEADER = re.compile(rb'\{"schema":([1-9]\d{0,8}),"bytes":(\d{1,9}),"sha256":"([0-9a-f]{64})"\}', re.ASCII)
 
@@ -159,7 +160,16 @@ def _from_1_to_2(payload: object) -> None:
             value.setdefault("fingerprint", "")
 
 
-_MIGRATIONS: Mapping[int, Callable[[object], None]] = {1: _from_1_to_2}
+def _from_2_to_3(payload: object) -> None:
+    """Schema 3 knows what is in force beside what is allocated; a resize of schema 2 had never begun."""
+    for value, _ in Fields(payload, "").items("pods"):
+        if isinstance(value, dict) and isinstance(resize := value.get("resize"), dict):
+            resize.setdefault("error", "")
+            resize.setdefault("generation", 2)
+            resize.setdefault("shortfall", [])
+
+
+_MIGRATIONS: Mapping[int, Callable[[object], None]] = {1: _from_1_to_2, 2: _from_2_to_3}
 
 
 def _readable_part(payload: object) -> State | None:
@@ -180,8 +190,9 @@ _STATE = frozenset(
     {"schema", "epoch", "generation", "boot_id", "policy", "cpu", "memory", "manifest_uids", "pods"},
 )
 _RECORD = frozenset(field.name for field in dataclass_fields(PodRecord)) | {"uid"}
-_FIRST, _RESIZE, _AFFINITY, _MARK = (
-    frozenset(field.name for field in dataclass_fields(kind)) for kind in (FirstGrant, Resize, Affinity, Mark)
+_FIRST, _RESIZE, _SHORTFALL, _AFFINITY, _MARK = (
+    frozenset(field.name for field in dataclass_fields(kind))
+    for kind in (FirstGrant, Resize, Shortfall, Affinity, Mark)
 )
 
 
@@ -218,19 +229,31 @@ def _encode_record(uid: str, record: PodRecord) -> dict[str, Any]:
     if first.pod_memory is not None:
         encoded["first"]["pod_memory"] = encode_blocks(first.pod_memory)
     if resize != Resize():
-        encoded["resize"] = {
-            "state": resize.state,
-            "reason": resize.reason,
-            "message": resize.message,
-            "since_seconds": resize.since_seconds,
-        }
-        if resize.desired is not None:
-            encoded["resize"]["desired"] = encode_pod(resize.desired)
+        encoded["resize"] = _encode_resize(resize)
     if record.affinities:
         encoded["affinities"] = {name: _encode_affinity(hint) for name, hint in record.affinities.items()}
     for name, mark in (("unplaced", record.unplaced), ("degraded", record.degraded)):
         if mark is not None:
             encoded[name] = {"reason": mark.reason, "message": mark.message}
+    return encoded
+
+
+def _encode_resize(resize: Resize) -> dict[str, Any]:
+    encoded: dict[str, Any] = {
+        "state": resize.state,
+        "reason": resize.reason,
+        "message": resize.message,
+        "since_seconds": resize.since_seconds,
+        "error": resize.error,
+        "generation": resize.generation,
+        "shortfall": [
+            {"resource": lack.resource, "amount": lack.amount, "nodes": format_list(lack.nodes)}
+            for lack in resize.shortfall
+        ],
+    }
+    for name, pod in (("desired", resize.desired), ("actual", resize.actual)):
+        if pod is not None:
+            encoded[name] = encode_pod(pod)
     return encoded
 
 
@@ -339,7 +362,17 @@ def _decode_resize(value: object, path: str) -> Resize:
         message=fields.text("message"),
         desired=fields.maybe("desired", _decode_pod),
         since_seconds=fields.seconds("since_seconds"),
+        actual=fields.maybe("actual", _decode_pod),
+        error=fields.text("error"),
+        generation=fields.integer("generation"),
+        shortfall=tuple(_decode_shortfall(value, at) for value, at in fields.items("shortfall")),
     )
+
+
+def _decode_shortfall(value: object, path: str) -> Shortfall:
+    fields = Fields(value, path)
+    fields.only(_SHORTFALL)
+    return Shortfall(fields.text("resource"), fields.integer("amount"), fields.value("nodes", decode_nodes))
 
 
 def _decode_affinity(value: object, path: str) -> Affinity:

@@ -144,11 +144,26 @@ class ResizeState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Resize:
-    """The resize terms of a pod beside its allocated ones.
+class Shortfall:
+    """What a resize lacks. amount: thousandths of a CPU for cpu, else bytes. nodes: the NUMA nodes where it would have to be
+    free; 0 where any would do.
+    """
 
-    desired: the pod as its source wants it, None where that is what is allocated. since_seconds: Unix time at which the
-    wish came; retries go by it.
+    resource: str
+    amount: int
+    nodes: NodeMask = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """The resize terms of a pod beside its allocated ones: desired and actual.
+
+    Up to two resizes are on their way: one that waits (state PENDING, DEFERRED or INFEASIBLE) and one that is allocated and
+    not in force yet. state: of the former where there is one, else of the latter. reason, message, shortfall: why it waits;
+    `reason` is a word for events and metrics (`OutOfcpu`). desired: the pod as its source wants it, None where that is what is
+    allocated. since_seconds: Unix time at which the wait began; retries go by it. actual: the pod with the most that may be in
+    force, None where that is what is allocated. error: why putting it in force does not succeed. generation: of the pod's
+    spec, as an API server counts: 1 at admission, one more for every edit.
     """
 
     state: ResizeState = ResizeState.NONE
@@ -156,6 +171,10 @@ class Resize:
     message: str = ""
     desired: Pod | None = None
     since_seconds: float = 0.0
+    actual: Pod | None = None
+    error: str = ""
+    generation: int = 1
+    shortfall: tuple[Shortfall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,11 @@ class Enforcement:
     def apply(self, state: State) -> Enforced:
         """Write what the cgroups lack. Raises CgroupError where the hierarchy itself cannot be read."""
         seen = self.enforcer.observe()
-        plan = pins_of(self._intents_of(state), seen.groups)
+        intents = self._intents_of(state)
+        plan = pins_of(intents, seen.groups)
         applied = self.enforcer.apply(plan)
+        pinned = {pin.key for pin in plan.pins}
+        self.enforcer.settle({key: intents.of(key).settings for key in seen.groups if key not in pinned})
         faults: dict[CgroupKey, AgentError] = {**seen.unreadable, **applied.failed}
         faults.update(self._sweep(state))
         return Enforced(applied.written, seen.drift, faults, plan.starved, applied.gap, applied.seconds)

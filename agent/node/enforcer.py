@@ -59,6 +59,9 @@ class Enforcer(Protocol):
     def apply(self, plan: PinPlan) -> Applied:
         """Write what the plan says, in its order; a failed write does not stop the rest."""
 
+    def settle(self, settings: Mapping[CgroupKey, Settings]) -> None:
+        """These cgroups were found as they should be: a later change of them is drift, whoever wrote them first."""
+
 
 class ObserveOnly:
     """Backend `none`: nothing is looked at, nothing is written."""
@@ -70,6 +73,9 @@ class ObserveOnly:
 
     def apply(self, plan: PinPlan) -> Applied:
         return Applied()
+
+    def settle(self, settings: Mapping[CgroupKey, Settings]) -> None:
+        return
 
 
 class CgroupEnforcer:
@@ -125,3 +131,6 @@ class CgroupEnforcer:
             self._written[pin.key] = self._written.get(pin.key, Settings()).overlaid(pin.settings)
         written = sum(time is not None for _, time in timeline)
         return Applied(written, tuple(gone), failed, last - started, isolation_gap(plan.exclusive, timeline, started))
+
+    def settle(self, settings: Mapping[CgroupKey, Settings]) -> None:
+        self._written.update(settings)

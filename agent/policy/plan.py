@@ -133,8 +133,8 @@ def decide(
     Unchanged input gives an unchanged state (same generation) and no decisions.
     """
     run = _Run(managers, node, state, seen)
-    wanted = with_uids(state, seen.wanted, seen.fresh_uids)
-    run.follow_known(wanted)
+    run.follow_known(with_uids(state, seen.wanted, seen.fresh_uids))
+    wanted = with_uids(run.state, seen.wanted, seen.fresh_uids)  # a pod that has just ended gives its name a new uid
     run.admit_new(wanted, refused, retry=retry or run.released)
     changed = run.state != state
     return Plan(

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "exec": ("agent.commands.exec", "Run a command inside a container's grant."),
     "config": ("agent.commands.config", "Check or show the configuration."),
     "podresources": ("agent.commands.podresources", "See what a monitoring agent sees."),
+    "queues": ("agent.commands.queues", "Queue accounting: status, resize check, reclaim, simulation."),
     "replay": ("agent.commands.replay", "Run recorded decisions again; --check compares."),
     "topology": ("agent.commands.topology", "Show the machine as read from sysfs."),
 }

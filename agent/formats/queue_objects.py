@@ -20,6 +20,7 @@ from agent.model.queue import (
     MAX_AMOUNT,
     RESOURCES,
     UNLIMITED,
+    ClusterNode,
     PodGroup,
     Preemptibility,
     PriorityClass,
@@ -31,6 +32,7 @@ from agent.model.queue import (
 QUEUE_API = "scheduling.run.ai/v2"
 POD_GROUP_API = "scheduling.run.ai/v2alpha2"
 PRIORITY_CLASS_API = "scheduling.k8s.io/v1"
+GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB of one GPU of the node
 MEGABYTE = 1_000_000  # the unit of a Queue's memory numbers
 
 _MAX_TEXT = 4096
@@ -54,12 +56,15 @@ class QueueObjects:
     pod_groups: tuple[PodGroup, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
     pods: tuple[Pod, ...] = ()
+    nodes: tuple[ClusterNode, ...] = ()
     problems: tuple[AgentError, ...] = ()
 
 
 def decode_objects(documents: Iterable[object]) -> QueueObjects:
-    """Read every Queue, PodGroup, PriorityClass and Pod, also inside Lists. One bad object never stops the others."""
-    found: dict[type, list[object]] = {Queue: [], PodGroup: [], PriorityClass: [], Pod: []}
+    """Read every Queue, PodGroup, PriorityClass, Pod and Node, also inside Lists. One bad object never stops the
+    others.
+    """
+    found: list[Queue | PodGroup | PriorityClass | Pod | ClusterNode] = []
     problems: list[AgentError] = []
     for document in documents:
         for item in _items(document):
@@ -69,12 +74,13 @@ def decode_objects(documents: Iterable[object]) -> QueueObjects:
                 problems.append(error)
                 continue
             if value is not None:
-                found[type(value)].append(value)
+                found.append(value)
     return QueueObjects(
-        queues=tuple(each for each in found[Queue] if isinstance(each, Queue)),
-        pod_groups=tuple(each for each in found[PodGroup] if isinstance(each, PodGroup)),
-        priority_classes=tuple(each for each in found[PriorityClass] if isinstance(each, PriorityClass)),
-        pods=tuple(each for each in found[Pod] if isinstance(each, Pod)),
+        queues=tuple(each for each in found if isinstance(each, Queue)),
+        pod_groups=tuple(each for each in found if isinstance(each, PodGroup)),
+        priority_classes=tuple(each for each in found if isinstance(each, PriorityClass)),
+        pods=tuple(each for each in found if isinstance(each, Pod)),
+        nodes=tuple(each for each in found if isinstance(each, ClusterNode)),
         problems=tuple(problems),
     )
 
@@ -95,7 +101,7 @@ def _items(document: object) -> Iterator[Mapping[str, object]]:
     yield document
 
 
-def _decode(document: Mapping[str, object]) -> Queue | PodGroup | PriorityClass | Pod | None:
+def _decode(document: Mapping[str, object]) -> Queue | PodGroup | PriorityClass | Pod | ClusterNode | None:
     match document.get("apiVersion"), document.get("kind"):
         case (str(version), "Queue") if version.startswith("scheduling.run.ai/"):
             return decode_queue(document)
@@ -105,6 +111,8 @@ def _decode(document: Mapping[str, object]) -> Queue | PodGroup | PriorityClass 
             return decode_priority_class(document)
         case ("v1", "Pod"):
             return decode_pod(document)
+        case ("v1", "Node"):
+            return decode_node(document)
         case _:
             return None
 
@@ -160,6 +168,22 @@ def decode_priority_class(document: Mapping[str, object]) -> PriorityClass:
         return PriorityClass(_name(root), value, bool(root.get("globalDefault").boolean()))
     except KubeFieldError as error:
         raise QueueObjectError("PriorityClass", _told_name(document), error) from error
+
+
+def decode_node(document: Mapping[str, object]) -> ClusterNode:
+    """Raises QueueObjectError. The GPU memory label counts where it is a number, as upstream."""
+    try:
+        root = KubeField(document)
+        memory = root.get("metadata").get("labels").get(GPU_MEMORY_LABEL).value
+        return ClusterNode(
+            _name(root),
+            decode_resources(root.get("status").get("allocatable")),
+            int(memory)
+            if isinstance(memory, str) and memory.isascii() and memory.isdigit() and len(memory) < 10
+            else None,
+        )
+    except KubeFieldError as error:
+        raise QueueObjectError("Node", _told_name(document), error) from error
 
 
 def _root(document: Mapping[str, object], api_version: str) -> KubeField:

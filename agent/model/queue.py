@@ -115,3 +115,12 @@ class PriorityClass:
     name: str
     value: int
     global_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A node as far as queues need it: what it has to divide, and the memory of each of its GPUs (None: not told)."""
+
+    name: str
+    allocatable: ResourceList = field(default_factory=dict)
+    gpu_memory_mib: int | None = None

@@ -78,6 +78,19 @@ def gpu_request(pod: Pod, requests: ResourceList) -> GPURequest:
     return GPURequest(whole, 1.0 if whole else 0.0, mig_slices=slices, problems=tuple(problems))
 
 
+def resource_gpus(resources: ResourceList) -> float:
+    """GPUs in a resource list of a node or a queue's status: devices of any vendor, which may be fractions, and MIG
+    slices.
+    """
+    gpus = 0.0
+    for name, amount in resources.items():
+        if (match := _MIG.fullmatch(name)) is not None:
+            gpus += int(match[1]) * float(amount.number)
+        elif _WHOLE.fullmatch(name):
+            gpus += float(amount.number)
+    return gpus
+
+
 def _positive(text: str) -> int:
     """A positive integer, 0 for anything else."""
     return int(text) if _NUMBER.fullmatch(text) else 0

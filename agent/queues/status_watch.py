@@ -7,8 +7,9 @@ pods; and where it stays larger than our sums, the larger counts.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 
-from agent.model.queue import Queue
+from agent.model.queue import Queue, QueueShare, ResourceQuantities
 from agent.queues.resize_admission import CPUMemory, QueueCharge, status_charge
 from agent.queues.totals import QueueTotals, Totals
 
@@ -48,6 +49,15 @@ class StatusWatch:
 def accounted_charge(totals: QueueTotals) -> QueueCharge:
     """Our own sums in the units of the resize check."""
     return QueueCharge(totals.allocated.cpu_memory(), totals.allocated_non_preemptible.cpu_memory())
+
+
+def share_charge(share: QueueShare) -> QueueCharge:
+    """A share of a snapshot in the units of the resize check."""
+
+    def whole(amounts: ResourceQuantities) -> CPUMemory:
+        return CPUMemory(ceil(amounts.cpu), ceil(amounts.memory))
+
+    return QueueCharge(whole(share.allocated), whole(share.allocated_non_preemptible))
 
 
 def _has_status(queue: Queue) -> bool:

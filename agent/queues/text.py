@@ -1,0 +1,170 @@
+"""Answers of the queue rules as text for a terminal: a tree that reads at a glance, and derivations line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from agent.model.queue import RESOURCES, UNLIMITED, QueueShare, QueueShares, ResourceName
+from agent.queues.derivation import Step
+from agent.queues.quantities import format_amount
+from agent.queues.reclaim_search import ReclaimProposal
+from agent.queues.resize_admission import ResizeAnswer
+from agent.queues.simulation import Event, EventKind, Outcome
+from agent.queues.snapshot import Snapshot
+from agent.queues.tree import QueueTree
+from agent.queues.violations import Violation
+
+_BAR = 20  # cells of a bar
+_HEAD = ("QUEUE", "PRIO", "RESOURCE", "", "ALLOCATED", "FIXED", "REQUESTED", "QUOTA", "FAIR SHARE", "LIMIT")
+
+
+def status_lines(snapshot: Snapshot, found: Iterable[Violation]) -> Iterator[str]:
+    """The queue tree, then what needs attention."""
+    total = ", ".join(
+        f"{resource} {format_amount(resource, amount)}"
+        for resource, amount in zip(RESOURCES, snapshot.total, strict=True)
+    )
+    yield f"to divide: {total}" + ("; charges as Queue.status says, no pods given" if snapshot.from_status else "")
+    yield "bars: # allocated, | fair share; FIXED: allocated to work that cannot be preempted"
+    yield ""
+    yield from tree_lines(snapshot.tree, snapshot.shares)
+    for violation in found:
+        yield f"over: {violation}"
+    for name, totals in snapshot.unknown.items():
+        where = f"queue {name}, which does not exist" if name else "no queue"
+        yield f"uncharged: {totals.pods} pods of {where}"
+    for problem in snapshot.problems:
+        yield f"refused: {problem}"
+
+
+def tree_lines(tree: QueueTree, shares: QueueShares) -> Iterator[str]:
+    """A line for each queue and resource that is used, asked for or bounded."""
+    rows: list[tuple[str, ...]] = [_HEAD]
+    for name, depth in _by_branch(tree, "", 0):
+        share, first = shares[name], True
+        for position, resource in enumerate(RESOURCES):
+            if not _matters(share, position):
+                continue
+            label = ("  " * depth + name, str(share.queue.priority)) if first else ("", "")
+            rows.append((*label, resource.value, _bar(share, position), *_cells(share, resource, position)))
+            first = False
+        if first:
+            rows.append(("  " * depth + name, str(share.queue.priority), "", "", *[""] * (len(_HEAD) - 4)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _by_branch(tree: QueueTree, parent: str, depth: int) -> Iterator[tuple[str, int]]:
+    """Every queue under its parent. A stack, since a tree from strangers may be deep."""
+    stack = [(name, depth) for name in reversed(tree.children.get(parent, ()))]
+    while stack:
+        name, level = stack.pop()
+        yield name, level
+        stack += [(child, level + 1) for child in reversed(tree.children.get(name, ()))]
+
+
+def _matters(share: QueueShare, position: int) -> bool:
+    if share.allocated[position] > 0 or share.request[position] > 0 or share.fair_share[position] > 0:
+        return True
+    return share.queue.deserved[position] > 0 or share.queue.limit[position] > 0
+
+
+def _cells(share: QueueShare, resource: ResourceName, position: int) -> tuple[str, ...]:
+    columns = (
+        share.allocated,
+        share.allocated_non_preemptible,
+        share.request,
+        share.queue.deserved,
+        share.fair_share,
+        share.queue.limit,
+    )
+    return tuple(format_amount(resource, amounts[position]) for amounts in columns)
+
+
+def _bar(share: QueueShare, position: int) -> str:
+    """Allocated against whatever is largest of what may be held."""
+    held, fair = share.allocated[position], share.fair_share[position]
+    bounds = [amount for amount in (share.queue.deserved[position], share.queue.limit[position]) if amount != UNLIMITED]
+    full = max(held, fair, *bounds, 0.0)
+    if full <= 0:
+        return "." * _BAR
+    cells = round(held / full * _BAR)
+    drawn = ["#"] * cells + ["."] * (_BAR - cells)
+    if fair > 0:
+        drawn[min(_BAR - 1, round(fair / full * _BAR))] = "|"
+    return "".join(drawn)
+
+
+def resize_lines(answer: ResizeAnswer) -> Iterator[str]:
+    """The answer to a resize, and every bound compared."""
+    yield ("admitted: " if answer.allowed else "") + answer.message
+    if answer.delta:
+        yield "  growth: " + ", ".join(f"{name} {amount}" for name, amount in sorted(answer.delta.items()))
+    if answer.group is not None:
+        kind = "preemptible" if answer.preemptible else "not preemptible"
+        yield f"  pod group {answer.group.name}, queue {answer.group.queue or '(none)'}, {kind}"
+    yield from _steps(answer.steps)
+
+
+def reclaim_lines(job: str, proposal: ReclaimProposal) -> Iterator[str]:
+    """Who could be reclaimed for a job, why not the others, and the decision."""
+    reclaimer = proposal.reclaimer
+    asked = [
+        f"{resource} {format_amount(resource, amount)}"
+        for resource, amount in zip(RESOURCES, reclaimer.resources, strict=True)
+        if amount
+    ]
+    yield f"{job} in queue {reclaimer.queue} asks for {', '.join(asked) or 'nothing'}"
+    yield "may it reclaim at all: " + ("yes" if proposal.decision.gate.allowed else "no")
+    yield from _steps(proposal.decision.gate.steps)
+    for name, verdict in proposal.candidates.items():
+        yield f"queue {name}: " + ("could give" if verdict.allowed else "gives nothing")
+        yield from _steps(verdict.steps)
+    for piece in proposal.pieces:
+        given = [
+            f"{resource} {format_amount(resource, amount)}"
+            for resource, amount in zip(RESOURCES, piece.resources, strict=True)
+            if amount
+        ]
+        yield f"victim: {piece.job.name} of queue {piece.job.queue}, {', '.join(given)}"
+    missing = [
+        f"{resource} {format_amount(resource, amount)}"
+        for resource, amount in zip(RESOURCES, proposal.lacking, strict=True)
+        if amount
+    ]
+    yield from _steps(proposal.decision.steps[len(proposal.decision.gate.steps) :])
+    for back in proposal.decision.take_backs:
+        yield f"warning: queue {back.queue} could take back at once ({back.kind}, by {', '.join(dict.fromkeys(back.by))})"
+    if proposal.possible:
+        yield "decision: it fits without victims" if not proposal.pieces else "decision: reclaim"
+    else:
+        yield "decision: no" + (f"; still missing: {', '.join(missing)}" if missing else "")
+
+
+def simulation_lines(tree: QueueTree, outcome: Outcome, take_backs: Mapping[str, int]) -> Iterator[str]:
+    """Every event, how it ended, and the tree at the end."""
+    for event in outcome.events:
+        yield _event(event)
+    yield f"{outcome.rounds} rounds: " + ("it goes round in circles" if outcome.looped else "nothing moves any more")
+    for kind, count in take_backs.items():
+        yield f"could be taken back at once: {count} x {kind}"
+    waiting = [job.name for job in outcome.jobs if any(job.pending)]
+    if waiting:
+        yield f"still waiting: {', '.join(waiting)}"
+    yield ""
+    yield from tree_lines(tree, outcome.shares)
+
+
+def _event(event: Event) -> str:
+    if event.kind is EventKind.ALLOCATED:
+        return f"round {event.round}: {event.job} starts (queue {event.queue})"
+    return (
+        f"round {event.round}: {event.job} starts (queue {event.queue}), taken from {', '.join(event.victims)} "
+        f"by {', '.join(event.strategies)}"
+    )
+
+
+def _steps(steps: Iterable[Step]) -> Iterator[str]:
+    for step in steps:
+        yield f"  {step}"

@@ -34,6 +34,11 @@ def closest(packing: Packing, size: int, distances: NUMADistances, beat: NodeMas
     return Found(search.best, False)
 
 
+def best_of_size(packing: Packing, size: int, distances: NUMADistances | None, beat: NodeMask | None = None) -> Found:
+    """The closest intersection of `size` nodes where distances count, else the one of the lowest value."""
+    return packing.lowest(size) if distances is None else closest(packing, size, distances, beat)
+
+
 class _ClosestSearch:
     """Branch and bound over the nodes to keep, lowest values first. Distances count twice here, to stay whole numbers."""
 

@@ -6,51 +6,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from agent.model.numa import NodeMask
-from agent.policy import hint_packing, hint_tables
+from agent.policy import hint_narrowest, hint_tables
 from agent.policy.hint_family import CapacityHints, Found, Offer
-from agent.policy.hint_packing import PackingSearch
+from agent.policy.hint_intersections import best_intersection
+from agent.policy.hint_preferred import best_preferred
 from agent.policy.hint_tables import MOST_TABLE_NODES, TABLE_NODES, TableSearch, Universe
 from agent.policy.node_packing import Budget
 from agent.policy.numa_distances import NUMADistances
 
+MOST_LISTED = 64  # masks that a provider lists one by one; with more, tables cost less than packing
 
-class CommonMasks(Protocol):
-    """What the offers have in common."""
+
+class CommonMasks:
+    """The best masks that these offers have in common. default: all nodes of the machine, those of every family included."""
+
+    def __init__(self, offers: Sequence[Offer], default: NodeMask, distances: NUMADistances | None) -> None:
+        self._offers, self._default, self._distances = offers, default, distances
+        nodes = _every_node(offers, default)
+        long_lists = any(len(offer.listed) > MOST_LISTED for offer in offers)
+        self._tables_first = long_lists or nodes.bit_count() <= TABLE_NODES
+        fits = nodes.bit_count() <= MOST_TABLE_NODES
+        self._tables = TableSearch(offers, default, nodes, distances) if fits else None
 
     def best_preferred(self) -> Found:
         """The best mask that is preferred by every offer at once."""
+        if self._tables is not None and self._tables_first:
+            return self._tables.best_preferred()
+        found = best_preferred(self._offers, self._default, self._distances)
+        return found if found.exact or self._tables is None else self._tables.best_preferred()
 
     def best_intersection(self) -> Found:
         """The best mask that is an intersection of one mask of each offer; sized for the offer that needs the most nodes."""
-
-
-def common_masks(offers: Sequence[Offer], default: NodeMask, distances: NUMADistances | None) -> CommonMasks:
-    """The search for these offers. default: all nodes of the machine, those of every `CapacityHints` among them."""
-    nodes = _every_node(offers, default)
-    if nodes.bit_count() <= TABLE_NODES:
-        return TableSearch(offers, default, nodes, distances)
-    packing = PackingSearch(offers, default, distances)
-    if nodes.bit_count() <= MOST_TABLE_NODES:
-        return _ProvenSearch(packing, TableSearch(offers, default, nodes, distances))
-    return packing
-
-
-class _ProvenSearch:
-    """Packing first; tables where it cannot prove its answer."""
-
-    def __init__(self, packing: CommonMasks, tables: CommonMasks) -> None:
-        self._packing, self._tables = packing, tables
-
-    def best_preferred(self) -> Found:
-        found = self._packing.best_preferred()
-        return found if found.exact else self._tables.best_preferred()
-
-    def best_intersection(self) -> Found:
-        found = self._packing.best_intersection()
-        return found if found.exact else self._tables.best_intersection()
+        if self._tables is not None and self._tables_first:
+            return self._tables.best_intersection()
+        found = best_intersection(self._offers, self._default, self._distances)
+        return found if found.exact or self._tables is None else self._tables.best_intersection()
 
 
 def narrowest(hints: CapacityHints, containing: NodeMask = 0) -> Found:
@@ -58,7 +50,7 @@ def narrowest(hints: CapacityHints, containing: NodeMask = 0) -> Found:
     nodes = _every_node([Offer(hints)], containing)
     if nodes.bit_count() <= TABLE_NODES:
         return Found(hint_tables.narrowest(hints, containing, nodes))
-    found = hint_packing.narrowest(hints, containing)
+    found = hint_narrowest.narrowest(hints, containing)
     if not found.exact and nodes.bit_count() <= MOST_TABLE_NODES:
         return Found(hint_tables.narrowest(hints, containing, nodes))
     return found
@@ -66,7 +58,7 @@ def narrowest(hints: CapacityHints, containing: NodeMask = 0) -> Found:
 
 def narrowest_size(hints: CapacityHints) -> tuple[int, bool]:
     """The number of nodes in the narrowest mask, and whether that is proven; 0 if there is no mask."""
-    size, exact = hint_packing.narrowest_size(hints, Budget())
+    size, exact = hint_narrowest.narrowest_size(hints, Budget())
     nodes = _every_node([Offer(hints)], 0)
     if not exact and nodes.bit_count() <= MOST_TABLE_NODES:
         universe = Universe.of(nodes)

@@ -18,7 +18,7 @@ from agent.model.numa import NodeMask, node_ids
 from agent.policy.hint_family import CapacityHints, Found, Hint, Offer
 from agent.policy.numa_distances import NUMADistances, fittest
 
-TABLE_NODES = 8  # 256 sets: microseconds per family and pair; beyond, `agent.policy.hint_packing` is faster
+TABLE_NODES = 8  # 256 sets: microseconds per family and pair; beyond, `agent.policy.node_packing` is faster
 MOST_TABLE_NODES = 12  # 4096 sets: some milliseconds, where packing cannot prove its answer
 
 Table: TypeAlias = int

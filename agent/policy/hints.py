@@ -14,7 +14,7 @@ from agent.model.machine import CPUTopology
 from agent.model.numa import NodeMask, node_ids, node_mask
 from agent.model.state import NUMANodeState
 from agent.policy.hint_family import CapacityHints, Hint, Need, ResourceHints
-from agent.policy.hint_packing import least_size
+from agent.policy.hint_narrowest import least_size
 from agent.policy.hint_search import narrowest_size
 from agent.policy.hint_tables import Universe, hint_table, numbers, preferred_sizes
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from agent.model.cpuset import bits
 from agent.model.numa import NodeMask
 from agent.policy.hint_family import CapacityHints, Found, Hint, Offer, ProviderHints, ResourceHints
-from agent.policy.hint_search import common_masks
+from agent.policy.hint_search import CommonMasks
 from agent.policy.numa_distances import NUMADistances, numa_distances
 from agent.policy.topology_options import TopologyPolicy, TopologyPolicyName
 
@@ -96,7 +96,7 @@ def _offer(hints: ResourceHints) -> Offer:
 def _best(offers: Sequence[Offer], numa_nodes: NodeMask, distances: NUMADistances | None) -> tuple[Hint, bool]:
     named = [offer for offer in offers if offer.hints]
     exact = True
-    search = common_masks(named, numa_nodes, distances)
+    search = CommonMasks(named, numa_nodes, distances)
     if named and all(offer.hints or offer.anywhere_preferred for offer in offers):
         found = search.best_preferred()
         exact = found.exact
@@ -137,7 +137,7 @@ def deciding(merged: Merged, numa_nodes: NodeMask, policy: TopologyPolicy) -> tu
         able = [any(_prefers_node(offer, 1 << node) for node in bits(numa_nodes)) for _, offer in restricting]
     else:
         able = [
-            bool(offer.hints) and common_masks([offer], numa_nodes, None).best_preferred().mask is not None
+            bool(offer.hints) and CommonMasks([offer], numa_nodes, None).best_preferred().mask is not None
             for _, offer in restricting
         ]
     alone = tuple(item for (item, _), can in zip(restricting, able, strict=True) if not can)

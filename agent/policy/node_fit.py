@@ -25,7 +25,7 @@ class NodeCapacity:
     allocatable: Mapping[str, Quantity]
 
 
-class OutOfResource(Refusal):  # noqa: N818 - the kubelet's word
+class OutOfResource(Refusal):
     """The node has not enough left of one resource. `reason` is OutOf<resource>, the name as it is."""
 
     def __init__(self, resource: str, requested: int, used: int, capacity: int) -> None:

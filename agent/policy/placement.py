@@ -49,9 +49,8 @@ def placements(grants: Grants, pod: Pod, gates: FeatureGates) -> tuple[Placement
     result = []
     for container in pod.containers:
         assigned = entries.get(container.name)
-        if assigned is None:
-            isolation = Isolation.HOST
-        else:
+        isolation = Isolation.HOST
+        if assigned is not None:
             isolation = Isolation.CONTAINER if container.name in slices else Isolation.POD
         blocks = memory.get(container.name, ())
         mems = 0

@@ -6,7 +6,7 @@ from agent.errors import AgentError
 from agent.model.cpuset import CPUSet
 
 
-class Refusal(AgentError):
+class Refusal(AgentError):  # noqa: N818 - the answer is no; nothing broke
     """A pod cannot be admitted. `reason` is what the pod's status shows; the message starts with the kubelet's words."""
 
     exit_status = 1

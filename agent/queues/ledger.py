@@ -8,7 +8,7 @@ Nothing here reads a clock or changes in place: every function returns the next 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.model.pod import Pod
@@ -85,17 +85,18 @@ def admit(
     delta = growth(old, new, pod_level=options.pod_level)
     more = CPUMemory.of(delta)
     reservation = _reservation(ledger, old, directory, more, seen, now + limits.ttl_seconds)
-    others = Ledger({uid: each for uid, each in ledger.reservations.items() if uid != old.uid})
-    reserved = with_reserved(charges, others, directory)
+    others = {uid: each for uid, each in ledger.reservations.items() if uid != old.uid}
+    amounts = [(each, each.held) for each in others.values()]
     if reservation is not None:
         # The check adds the growth itself: of this pod's own reservation only what goes beyond that counts here.
-        _reserve(reserved, reservation, _minus(reservation.held, more), directory)
+        amounts.append((reservation, _minus(reservation.held, more)))
+    reserved = _reserved(charges, amounts, directory)
     answer = decide_resize(old, new, directory, options, reserved, delta)
     if answer.reason is not ResizeReason.FITS or answer.group is None or reservation is None or more == NOTHING:
         return answer, ledger
     if old.uid not in ledger.reservations and len(ledger.reservations) >= limits.capacity:
         return _full(answer, old, answer.group, limits.capacity), ledger
-    return answer, Ledger({**others.reservations, old.uid: reservation})
+    return answer, Ledger({**others, old.uid: reservation})
 
 
 def _reservation(
@@ -159,29 +160,40 @@ def rebuild(wanted: Mapping[str, Reservation], capacity: int = MAX_RESERVATIONS)
 
 def with_reserved(charges: Mapping[str, QueueCharge], ledger: Ledger, directory: Directory) -> dict[str, QueueCharge]:
     """The charges with what is reserved below each queue."""
+    return _reserved(charges, ((each, each.held) for each in ledger.reservations.values()), directory)
+
+
+def _reserved(
+    charges: Mapping[str, QueueCharge], amounts: Iterable[tuple[Reservation, CPUMemory]], directory: Directory
+) -> dict[str, QueueCharge]:
+    """The charges with these amounts reserved in each reservation's queue and above."""
+    sums: dict[str, list[int]] = {}  # cpu and memory of all work, then of non-preemptible work
+    paths: dict[str, list[str]] = {}
+    for reservation, (cpu_millis, memory_bytes) in amounts:
+        path = paths.get(reservation.queue)
+        if path is None:
+            path = paths[reservation.queue] = _path(reservation.queue, directory)
+        for name in path:
+            held = sums.setdefault(name, [0, 0, 0, 0])
+            held[0] += cpu_millis
+            held[1] += memory_bytes
+            if not reservation.preemptible:
+                held[2] += cpu_millis
+                held[3] += memory_bytes
     result = dict(charges)
-    for reservation in ledger.reservations.values():
-        _reserve(result, reservation, reservation.held, directory)
+    for name, held in sums.items():
+        charge = result.get(name, QueueCharge())
+        result[name] = replace(charge, reserved=CPUMemory(*held[:2]), reserved_non_preemptible=CPUMemory(*held[2:]))
     return result
 
 
-def _reserve(charges: dict[str, QueueCharge], reservation: Reservation, more: CPUMemory, directory: Directory) -> None:
-    """Count `more` as reserved in the reservation's queue and above."""
-    name, passed = reservation.queue, set[str]()
-    while name not in passed and (queue := directory.queues.get(name)) is not None:
-        passed.add(name)
-        charge = charges.get(name, QueueCharge())
-        fixed = charge.reserved_non_preemptible
-        charges[name] = replace(
-            charge,
-            reserved=_plus(charge.reserved, more),
-            reserved_non_preemptible=fixed if reservation.preemptible else _plus(fixed, more),
-        )
+def _path(name: str, directory: Directory) -> list[str]:
+    """The names of a queue and its ancestors, as far as they exist; a cycle ends it."""
+    path: list[str] = []
+    while name not in path and (queue := directory.queues.get(name)) is not None:
+        path.append(name)
         name = queue.parent
-
-
-def _plus(a: CPUMemory, b: CPUMemory) -> CPUMemory:
-    return CPUMemory(a.cpu_millis + b.cpu_millis, a.memory_bytes + b.memory_bytes)
+    return path
 
 
 def _minus(a: CPUMemory, b: CPUMemory) -> CPUMemory:

@@ -5,7 +5,7 @@ Source: KAI-Scheduler plugins/proportion/queue_order; rule 0 is the change of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cmp_to_key
@@ -90,34 +90,21 @@ def _by_share(
 ) -> Order:
     """The rules that look at allocatable shares, and the creation time."""
     left_share, right_share = allocatable_share(left.share), allocatable_share(right.share)
-    questions: tuple[tuple[OrderRule, Callable[[], tuple[float, float]]], ...] = (
-        (
-            OrderRule.ZERO_SHARE,
-            lambda: (_uses_zero_share(left_held, left_share), _uses_zero_share(right_held, right_share)),
-        ),
-        (
-            OrderRule.DOMINANT_SHARE_WITH_JOB,
-            lambda: (
-                _dominant_share(_without(left_held, left.victims), left_share, total),
-                _dominant_share(_without(right_held, right.victims), right_share, total),
-            ),
-        ),
-        (
-            OrderRule.DOMINANT_SHARE,
-            lambda: (
-                _dominant_share(left.share.allocated, left_share, total),
-                _dominant_share(right.share.allocated, right_share, total),
-            ),
-        ),
-        (
-            OrderRule.ALLOCATABLE_SHARE,
-            lambda: (not fits(left_share, right_share, tolerance), not fits(right_share, left_share, tolerance)),
-        ),
-    )
-    for rule, question in questions:
-        left_value, right_value = question()
-        if left_value != right_value:
-            return _decided(rule, left_value, right_value)
+    left_zero, right_zero = _uses_zero_share(left_held, left_share), _uses_zero_share(right_held, right_share)
+    if left_zero != right_zero:
+        return _decided(OrderRule.ZERO_SHARE, left_zero, right_zero)
+    left_dominant = _dominant_share(_without(left_held, left.victims), left_share, total)
+    right_dominant = _dominant_share(_without(right_held, right.victims), right_share, total)
+    if left_dominant != right_dominant:
+        return _decided(OrderRule.DOMINANT_SHARE_WITH_JOB, left_dominant, right_dominant)
+    left_dominant = _dominant_share(left.share.allocated, left_share, total)
+    right_dominant = _dominant_share(right.share.allocated, right_share, total)
+    if left_dominant != right_dominant:
+        return _decided(OrderRule.DOMINANT_SHARE, left_dominant, right_dominant)
+    left_larger = not fits(left_share, right_share, tolerance)
+    right_larger = not fits(right_share, left_share, tolerance)
+    if left_larger != right_larger:
+        return _decided(OrderRule.ALLOCATABLE_SHARE, left_larger, right_larger)
     return _decided(OrderRule.CREATION_TIME, left.share.queue.created, right.share.queue.created)
 
 

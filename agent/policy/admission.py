@@ -95,7 +95,7 @@ def admit(managers: Managers, grants: Grants, pod: Pod, devices: DeviceHints | N
             _admit_pod(managers, draft, pod, asked, devices or {})
         else:
             _admit_containers(managers, draft, pod, asked, devices or {})
-        _check_minimum_shared_pool(managers, grants, draft, pod)
+        check_minimum_shared_pool(managers, grants.cpu.default, draft.shared, pod)
     except Refusal as refusal:
         return Verdict(False, grants, asked, refusal.reason, str(refusal), refusal.hint, merges=tuple(draft.merges))
     return Verdict(
@@ -157,12 +157,12 @@ def _memory_provider(managers: Managers, draft: _Draft, request: Mapping[str, in
 
 # --- containers ------------------------------------------------------------------------------------------------------
 
-_NO_LOCALITY = "Resources cannot be allocated with Topology locality"
+NO_LOCALITY = "Resources cannot be allocated with Topology locality"
 
 
 def _admit_containers(managers: Managers, draft: _Draft, pod: Pod, asked: Claims, devices: DeviceHints) -> None:
     """Scope container, and policy none: one container after the other, hints after the one before is allocated."""
-    message = _NO_LOCALITY
+    message = NO_LOCALITY
     if asked.pod_level:
         message = "Pod Scope pod with pod-level resources failed admission with a container-level topology manager"
     for container in pod.containers:
@@ -183,7 +183,7 @@ def _admit_pod(managers: Managers, draft: _Draft, pod: Pod, asked: Claims, devic
     total = cpu_static.pod_exclusive_cpus([(c.kind, asked.cpus.get(c.name, 0)) for c in pod.containers])
     request = memory_static.pod_request(pod) if asked.memory else None
     providers = [*devices.values(), _cpu_provider(managers, draft, total), _memory_provider(managers, draft, request)]
-    affinity = _merge(managers, draft, "", providers, _NO_LOCALITY)
+    affinity = _merge(managers, draft, "", providers, NO_LOCALITY)
     for container in pod.containers:
         draft.affinities[container.name] = affinity
         _allocate(managers, draft, pod, container, asked, affinity, devices)
@@ -290,20 +290,22 @@ def _pod_memory_provider(
 # --- what must be left -------------------------------------------------------------------------------------------------
 
 
-def _check_minimum_shared_pool(managers: Managers, grants: Grants, draft: _Draft, pod: Pod) -> None:
+def check_minimum_shared_pool(managers: Managers, before: CPUSet, after: CPUSet, pod: Pod) -> None:
     """Refuse an exclusive grant that leaves the shared containers fewer CPUs than the configured minimum.
+
+    before, after: the shared pool. Raises AllocationError.
 
     Judged last, on the outcome for the whole pod: where the kubelet refuses for another reason, that reason stands.
     An empty set would reach the runtime as "no change" (kubernetes/kubernetes#141196).
     """
-    taken = grants.cpu.default - draft.shared
-    if managers.cpu is None or not taken or len(draft.shared) >= managers.min_shared_cpus:
+    taken = before - after
+    if managers.cpu is None or not taken or len(after) >= managers.min_shared_cpus:
         return
-    usable = max(len(grants.cpu.default - managers.cpu.reserved) - managers.min_shared_cpus, 0)
+    usable = max(len(before - managers.cpu.reserved) - managers.min_shared_cpus, 0)
     raise AllocationError(
         f"not enough cpus available to satisfy request: requested={len(taken)}, available={usable}",
         note=(
-            f": pod {pod.namespace}/{pod.name} would leave {len(draft.shared)} CPUs to the shared containers, "
+            f": pod {pod.namespace}/{pod.name} would leave {len(after)} CPUs to the shared containers, "
             f"at least {managers.min_shared_cpus} must stay"
         ),
         hint="ask for fewer CPUs, or lower the minimum shared pool in the configuration",
@@ -319,7 +321,7 @@ def remove(managers: Managers, grants: Grants, uid: str) -> Grants:
         return grants
     cpu, memory = grants.cpu, grants.memory
     held = cpu_static.pod_held(cpu.entries.get(uid, {})) | cpu.pod_entries.get(uid, CPUSet())
-    returned = held & managers.cpu.managed if managers.cpu is not None else held
+    returned = held & managers.cpu.managed if managers.cpu is not None else CPUSet()  # policy none has no shared pool
     machine = memory.machine
     if uid in memory.pod_entries:
         machine = memory_static.release(machine, memory.pod_entries[uid])

@@ -12,6 +12,7 @@ from agent.model.cpuset import CPUSet, union
 from agent.model.state import CPUState, Grants, MemoryState, MemoryTable, NUMANodeState
 from agent.policy.cpu_static import CPUManager
 from agent.policy.managers import Managers
+from agent.policy.memory_count import count
 from agent.policy.memory_static import MachineState, MemoryManager, fresh_machine_state
 
 
@@ -32,21 +33,24 @@ def refit(managers: Managers, grants: Grants) -> Grants:
 
     The shared pool is every managed CPU that nobody holds: new CPUs join it, newly reserved ones leave it under strict
     reservation. Memory tables take the new totals and reservations; what is reserved stays, free never goes below zero.
-    A manager that is off holds nothing.
+    A manager that is off has no pool and no tables, yet running pods keep what they hold until they end: where it is on again
+    its tables are counted anew from their blocks.
     """
     return Grants(_refit_cpu(managers.cpu, grants.cpu), _refit_memory(managers.memory, grants.memory))
 
 
 def _refit_cpu(manager: CPUManager | None, cpu: CPUState) -> CPUState:
     if manager is None:
-        return CPUState()
+        return CPUState(CPUSet(), cpu.entries, cpu.pod_entries)
     return CPUState(manager.managed - held_cpus(cpu), cpu.entries, cpu.pod_entries)
 
 
 def _refit_memory(manager: MemoryManager | None, memory: MemoryState) -> MemoryState:
     if manager is None:
-        return MemoryState()
+        return MemoryState({}, memory.entries, memory.pod_entries)
     machine: dict[int, NUMANodeState] = fresh_machine_state(manager)
+    if not memory.machine:
+        return MemoryState(count(machine, memory).machine, memory.entries, memory.pod_entries)
     for node, old in memory.machine.items():
         new = machine.get(node)
         if new is not None:

@@ -49,8 +49,8 @@ def replay(record_input: JSONObject, context: Context) -> Mapping[str, Any]:
 def _op(node: _Node, op: JSONObject) -> dict[str, Any]:
     if op["op"] == "restart":
         return _restart(node, op)
-    if node.down:
-        return dict(_DOWN) if op["op"] == "admit" else {}
+    if node.down and op["op"] == "admit":
+        return dict(_DOWN)
     match op["op"]:
         case "admit":
             # as recorded: the kubelet sees pods that an API server has given their defaults, or none
@@ -64,6 +64,8 @@ def _op(node: _Node, op: JSONObject) -> dict[str, Any]:
             pass  # nothing is left behind that a sweep would have to find
         case other:
             raise ValueError(f"unknown op {other!r}")
+    if node.down:  # what the sources and the runtime say once it is up again
+        return {}
     return {"state": encode_grants(node.grants)}
 
 

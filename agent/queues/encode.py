@@ -24,6 +24,7 @@ def number(amount: float) -> float:
 
 
 def quantities(amounts: ResourceQuantities) -> dict[str, float]:
+    """By resource name."""
     return {resource.value: number(amount) for resource, amount in zip(RESOURCES, amounts, strict=True)}
 
 
@@ -59,6 +60,7 @@ def encode_share(share: QueueShare) -> dict[str, Any]:
 
 
 def encode_violation(violation: Violation) -> dict[str, Any]:
+    """A bound that is passed."""
     return {
         "queue": violation.queue,
         "resource": violation.resource.value,
@@ -140,6 +142,7 @@ def encode_proposal(job: str, proposal: ReclaimProposal) -> dict[str, Any]:
 
 
 def encode_take_back(found: TakeBack) -> dict[str, Any]:
+    """A way in which victims could undo a reclaim."""
     return {
         "kind": found.kind.value,
         "queue": found.queue,
@@ -150,6 +153,7 @@ def encode_take_back(found: TakeBack) -> dict[str, Any]:
 
 
 def encode_event(event: Event) -> dict[str, Any]:
+    """A job that starts in a simulation."""
     return {
         "round": event.round,
         "kind": event.kind.value,

@@ -36,10 +36,6 @@ class GPURequest:
     mig_slices: int = 0
     problems: tuple[str, ...] = field(default=())
 
-    @property
-    def fractional(self) -> bool:
-        return self.memory_mib > 0 or (self.devices > 0 and self.portion < 1)
-
     def hundredths(self, device_memory_mib: int | None) -> int:
         """GPUs in hundredths, the grain in which upstream counts.
 

@@ -41,6 +41,7 @@ class ReclaimProposal:
 
     @property
     def possible(self) -> bool:
+        """Whether the job would start."""
         return self.decision.allowed and not any(self.lacking)
 
 

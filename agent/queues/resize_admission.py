@@ -87,11 +87,15 @@ class ResizeReason(StrEnum):
 
 
 class BoundKind(StrEnum):
+    """Which bound of a queue: its limit, or its deserved quota."""
+
     LIMIT = "limit"
     QUOTA = "quota"
 
 
 class Mode(StrEnum):
+    """How a bound forbids: because the growth does not fit it, or because it exists."""
+
     CAPACITY = "capacity"
     STRICT = "strict"
 
@@ -139,6 +143,7 @@ class ResizeAnswer:
 
     @property
     def charge(self) -> CPUMemory:
+        """The growth of CPU and memory, rounded up to whole units."""
         return CPUMemory.of(self.delta)
 
 

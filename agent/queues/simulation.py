@@ -23,6 +23,8 @@ from agent.queues.tree import QueueTree, ancestry
 
 
 class EventKind(StrEnum):
+    """How a job came to run."""
+
     ALLOCATED = "allocated"
     RECLAIMED = "reclaimed"
 

@@ -36,6 +36,7 @@ class Totals:
 
     @property
     def tree(self) -> QueueTree:
+        """The tree that is summed up over."""
         return self._tree
 
     def move_to(self, tree: QueueTree) -> None:
@@ -46,6 +47,7 @@ class Totals:
                 _add(self._sums, above, own, 1)
 
     def add(self, charge: PodCharge) -> None:
+        """Charge a pod."""
         self._change(charge, 1)
 
     def remove(self, charge: PodCharge) -> None:
@@ -53,6 +55,7 @@ class Totals:
         self._change(charge, -1)
 
     def of(self, queue: str) -> QueueTotals:
+        """The sums of one queue; zero where nothing is charged to it."""
         return _frozen(self._sums.get(queue))
 
     def unknown(self) -> Mapping[str, QueueTotals]:

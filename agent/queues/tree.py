@@ -55,6 +55,7 @@ class QueueTree:
         return tuple(path)
 
     def is_leaf(self, name: str) -> bool:
+        """Whether the queue has no children."""
         return not self.children.get(name)
 
 
@@ -90,21 +91,23 @@ def build(queues: Iterable[Queue]) -> tuple[QueueTree, tuple[QueueProblem, ...]]
             if (reason := _bad_number(queue)) is not None:
                 bad_numbers[queue.name] = reason
     refused = dict.fromkeys(bad_numbers, Refusal.NUMBER)
+    rooted: set[str] = set()
     for name in accepted:
-        _settle(name, accepted, refused)
+        _settle(name, accepted, refused, rooted)
     for name, queue in accepted.items():
         if name in refused:
             problems.append(_explain(queue, refused[name], bad_numbers.get(name, "")))
     return _ordered({name: queue for name, queue in accepted.items() if name not in refused}), tuple(problems)
 
 
-def _settle(name: str, queues: Mapping[str, Queue], refused: dict[str, Refusal]) -> None:
-    """Follow the parents of one queue and refuse every queue on the way that has no root."""
+def _settle(name: str, queues: Mapping[str, Queue], refused: dict[str, Refusal], rooted: set[str]) -> None:
+    """Follow the parents of one queue: every queue on the way has a root, or is refused."""
     walked: dict[str, int] = {}
-    while name and name not in refused and name in queues and name not in walked:
+    while name and name not in rooted and name not in refused and name in queues and name not in walked:
         walked[name] = len(walked)
         name = queues[name].parent
-    if not name:
+    if not name or name in rooted:
+        rooted.update(walked)
         return
     chain = list(walked)
     if name in walked:

@@ -67,6 +67,13 @@ def test_a_negative_quota_other_than_unlimited_stays_a_number_as_upstream() -> N
     assert tree.queues["a"].deserved.cpu == -5.0
 
 
+def test_a_very_deep_tree_is_built_without_recursion_and_in_order() -> None:
+    tree, problems = build(queue(f"q{depth}", f"q{depth - 1}" if depth else "") for depth in reversed(range(20_000)))
+    assert not problems
+    assert list(tree.queues)[-1] == "q19999"
+    assert len(tree.path("q19999")) == 20_000
+
+
 def test_a_walk_up_ends_at_an_unknown_parent_and_in_a_cycle() -> None:
     shares = {name: QueueShare(queue(name, parent)) for name, parent in (("a", "b"), ("b", "a"), ("c", "gone"))}
     assert [each.queue.name for each in ancestry(shares, "a")] == ["a", "b"]

@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "status": ("agent.commands.status", "Show what the running agent holds."),
     "explain": ("agent.commands.explain", "Would this pod fit, where, and if not why."),
     "exec": ("agent.commands.exec", "Run a command inside a container's grant."),
+    "checkpoint": ("agent.commands.checkpoint", "State files, ours and the kubelet's: show, verify, move, repair."),
     "config": ("agent.commands.config", "Check or show the configuration."),
     "podresources": ("agent.commands.podresources", "See what a monitoring agent sees."),
     "queues": ("agent.commands.queues", "Queue accounting: status, resize check, reclaim, simulation."),

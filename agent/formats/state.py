@@ -143,7 +143,9 @@ def _verify(data: bytes) -> tuple[int, Any]:
     if not intact and schema > SCHEMA:
         return schema, {}  # whatever is wrong with it, it is not ours to judge or to move
     if not intact:
-        raise DamagedStateError(f"{len(rest)} bytes behind the header do not match its length {length} and SHA-256")
+        whole = len(payload) == length and end == b"\n"
+        why = "the payload does not match the header's SHA-256" if whole else "cut off, or longer than the header says"
+        raise DamagedStateError(why)
     try:
         parsed = json.loads(payload)
     except (ValueError, RecursionError) as error:

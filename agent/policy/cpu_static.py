@@ -153,21 +153,22 @@ def allocate(
     """
     candidates = (shared - manager.reserved) | reusable
     if manager.options.full_pcpus_only and manager.uneven_cores:
-        candidates = _whole_cores(manager.topology, candidates)
+        candidates = whole_cores(manager.topology, candidates)
     taken = CPUSet()
     if affinity is not None:
-        aligned = candidates & _affine_cpus(manager, affinity)
+        aligned = candidates & affine_cpus(manager, affinity)
         taken = take_cpus(
             manager.topology, aligned, min(cpus, len(aligned)), manager.pick, min_numa_nodes=min_numa_nodes
         )
     rest = take_cpus(manager.topology, candidates - taken, cpus - len(taken), manager.pick)
     result = taken | rest
     if manager.options.full_pcpus_only and manager.uneven_cores:
-        _check_whole_cores(manager, result)
+        check_whole_cores(manager, result)
     return result
 
 
-def _affine_cpus(manager: CPUManager, affinity: NodeMask) -> CPUSet:
+def affine_cpus(manager: CPUManager, affinity: NodeMask) -> CPUSet:
+    """The CPUs of a hint's NUMA nodes; with align-by-socket those of the sockets in which they lie."""
     topology = manager.topology
     mask = 0
     for node in node_ids(affinity):
@@ -178,12 +179,14 @@ def _affine_cpus(manager: CPUManager, affinity: NodeMask) -> CPUSet:
     return CPUSet(mask)
 
 
-def _whole_cores(topology: CPUTopology, cpus: CPUSet) -> CPUSet:
+def whole_cores(topology: CPUTopology, cpus: CPUSet) -> CPUSet:
+    """Those of the CPUs whose core is completely among them."""
     return CPUSet(sum(core for core in topology.core_masks.values() if not core & ~cpus.mask))
 
 
-def _check_whole_cores(manager: CPUManager, cpus: CPUSet) -> None:
-    whole = _whole_cores(manager.topology, cpus)
+def check_whole_cores(manager: CPUManager, cpus: CPUSet) -> None:
+    """Refuse a set with a part of a core. Raises SMTAlignmentError."""
+    whole = whole_cores(manager.topology, cpus)
     if whole != cpus:
         raise SMTAlignmentError.uneven(cpus - whole, len(cpus))
 

@@ -26,7 +26,10 @@ class NodeCapacity:
 
 
 class OutOfResource(Refusal):
-    """The node has not enough left of one resource. `reason` is OutOf<resource>, the name as it is."""
+    """The node has not enough left of one resource. `reason` is OutOf<resource>, the name as it is.
+
+    lacking: how much more would have to be left, in the unit of the message.
+    """
 
     def __init__(self, resource: str, requested: int, used: int, capacity: int) -> None:
         super().__init__(
@@ -34,6 +37,8 @@ class OutOfResource(Refusal):
             hint=f"{max(capacity - used, 0)} of {resource} are left; end other pods or ask for less",
         )
         self.reason = f"OutOf{resource}"
+        self.resource = resource
+        self.lacking = requested + used - capacity
 
 
 def check_node_fit(node: NodeCapacity, running: Iterable[Pod], pod: Pod) -> None:
@@ -50,14 +55,15 @@ def check_node_fit(node: NodeCapacity, running: Iterable[Pod], pod: Pod) -> None
     used: dict[str, int] = {}
     for other in others:
         for resource, quantity in pod_requests(other, SizingOptions()).items():
-            used[resource] = used.get(resource, 0) + _amount(resource, quantity)
+            used[resource] = used.get(resource, 0) + amount(resource, quantity)
     for resource in sorted(asked):
-        requested = _amount(resource, asked[resource])
-        total = _amount(resource, allocatable.get(resource, _ZERO))
+        requested = amount(resource, asked[resource])
+        total = amount(resource, allocatable.get(resource, _ZERO))
         held = used.get(resource, 0)
         if requested > 0 and requested + held > total and resource != "ephemeral-storage":
             raise OutOfResource(resource, requested, held, total)
 
 
-def _amount(resource: str, quantity: Quantity) -> int:
+def amount(resource: str, quantity: Quantity) -> int:
+    """The whole number in which the kubelet judges a resource: thousandths of a CPU, else units."""
     return quantity.milli_value() if resource == "cpu" else quantity.value()

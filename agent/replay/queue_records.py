@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agent.model.queue import RESOURCES, Queue, QueueShare, ResourceQuantities
+from agent.model.queue import DEFAULT_QUEUE_PRIORITY, RESOURCES, Queue, QueueShare, ResourceQuantities
 from agent.replay.context import JSONObject
 
 
@@ -23,9 +23,9 @@ def queue_share(record: JSONObject) -> QueueShare:
 
     queue = Queue(
         name=record["name"],
-        parent=record.get("parent", ""),
-        priority=record.get("priority", 100),
-        created=record.get("created", 0),
+        parent=record.get("parent") or "",
+        priority=DEFAULT_QUEUE_PRIORITY if record.get("priority") is None else record["priority"],
+        created=record.get("created") or 0,
         deserved=column("deserved"),
         limit=column("limit"),
         over_quota_weight=column("overQuotaWeight"),

@@ -23,4 +23,11 @@ def replay(record_input: JSONObject, context: Context) -> Mapping[str, Any]:
     if manager not in READERS:
         raise BadInputError(f"manager {manager!r} is neither cpu nor memory")
     reading = READERS[manager](as_text(record_input["file"]).encode("utf-8"))
-    return {"verdict": reading.verdict, "state": reading.fields}
+    return {"verdict": reading.verdict, "state": _with_text_keys(reading.fields)}
+
+
+def _with_text_keys(fields: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The fields with the NUMA ids of `machineState` as the texts that they are in JSON."""
+    if fields is None or not fields.get("machineState"):
+        return fields
+    return {**fields, "machineState": {str(node): tables for node, tables in fields["machineState"].items()}}

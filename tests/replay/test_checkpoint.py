@@ -25,6 +25,14 @@ def test_a_lone_surrogate_in_a_record_is_what_go_would_have_read() -> None:
     assert (output["verdict"], output["state"]["policyName"]) == ("unverified", "\ufffd")
 
 
+def test_the_answer_is_plain_json_numbers_of_numa_nodes_included() -> None:
+    file = (
+        '{"policyName":"Static","machineState":{"1":{"numberOfAssignments":0,"memoryMap":{},"cells":[1]}},"checksum":0}'
+    )
+    output = replay({"manager": "memory", "file": file}, Context())
+    assert json.loads(json.dumps(output)) == output
+
+
 def test_an_unknown_manager_is_refused() -> None:
     with pytest.raises(BadInputError, match="'device'"):
         replay({"manager": "device", "file": ""}, Context())

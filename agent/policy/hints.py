@@ -99,7 +99,7 @@ def memory_family(
         needs += (Need(dict.fromkeys(node_ids(loose), 1), 2),)
     smallest, exact = table.fewest_nodes()
     by_rule = CapacityHints(loose, needs, smallest, exact=exact)
-    others = {1 << node for node, state in machine.items() if state.assignments > 0}
+    others = {1 << node for node, state in machine.items() if state.assignments > 0 or barred}
     others |= {state.cells for state in machine.values() if state.assignments > 0 and state.cells.bit_count() > 1}
     others |= set(reusable) - {0}
     members = tuple(mask for mask in sorted(others) if table.fits(mask) and not by_rule.admits(mask))
@@ -174,7 +174,10 @@ def breaks_groups(machine: Mapping[int, NUMANodeState], mask: NodeMask) -> bool:
 
 
 def enumerate_hints(hints: ResourceHints) -> tuple[Hint, ...]:
-    """Every hint, listed in the order of the masks' values. Doubles with every NUMA node: for replay, explain and tests."""
+    """Every hint, listed in the kubelet's order: few nodes first, then by their ids.
+
+    The list doubles with every NUMA node: for replay, explain and tests. Raises TooManyHintsError for large machines.
+    """
     if not isinstance(hints, CapacityHints):
         return hints or ()
     nodes = hints.nodes
@@ -184,7 +187,13 @@ def enumerate_hints(hints: ResourceHints) -> tuple[Hint, ...]:
         raise TooManyHintsError(nodes)
     universe = Universe.of(nodes)
     preferred = preferred_sizes(hints, universe).to_bytes(universe.size, "little")
-    return tuple(
+    listed = [
         Hint(universe.mask(number), bool(preferred[number]))
         for number in numbers(hint_table(hints, universe), universe)
-    )
+    ]
+    return tuple(sorted(listed, key=_listing_order))
+
+
+def _listing_order(hint: Hint) -> tuple[int, tuple[int, ...]]:
+    nodes = node_ids(hint.affinity or 0)
+    return len(nodes), nodes

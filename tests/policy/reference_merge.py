@@ -5,7 +5,7 @@ Every set of NUMA nodes, every combination of hints, the running best with its c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 
 from agent.model.cpuset import CPUSet
@@ -97,25 +97,61 @@ def filtered(providers: Providers) -> list[Hints]:
 def merge(
     numa_nodes: NodeMask, distances: Mapping[int, Sequence[int]], policy: TopologyPolicy, providers: Providers
 ) -> tuple[Hint, bool]:
+    """The running best over every combination of hints."""
+    resources = considered(policy, providers)
+    combinations = (merge_permutation(numa_nodes, permutation) for permutation in product(*resources))
+    return choose(combinations, resources, numa_nodes, distances, policy)
+
+
+def merge_folded(
+    numa_nodes: NodeMask, distances: Mapping[int, Sequence[int]], policy: TopologyPolicy, providers: Providers
+) -> tuple[Hint, bool]:
+    """The same, one resource after the other, with combinations dropped that another one equals so far."""
+    resources = considered(policy, providers)
+    # the intersection so far; the one mask all had so far, None = none had any, 0 = they differ; whether all are preferred
+    partial: set[tuple[NodeMask, NodeMask | None, bool]] = {(numa_nodes, None, True)}
+    for hints in resources:
+        longer = set()
+        for merged, common, preferred in partial:
+            for hint in hints:
+                if hint.affinity is None:
+                    longer.add((merged, common, preferred and hint.preferred))
+                else:
+                    same = hint.affinity if common is None or common == hint.affinity else 0
+                    longer.add((merged & hint.affinity, same, preferred and hint.preferred))
+        partial = longer
+    combinations = (Hint(merged, preferred and common != 0) for merged, common, preferred in partial)
+    return choose(combinations, resources, numa_nodes, distances, policy)
+
+
+def considered(policy: TopologyPolicy, providers: Providers) -> list[Hints]:
+    resources = filtered(providers)
+    if policy.name is not TopologyPolicyName.SINGLE_NUMA_NODE:
+        return resources
+    return [
+        tuple(h for h in hints if h.preferred and (h.affinity is None or h.affinity.bit_count() == 1))
+        for hints in resources
+    ]
+
+
+def choose(
+    combinations: Iterable[Hint],
+    resources: list[Hints],
+    numa_nodes: NodeMask,
+    distances: Mapping[int, Sequence[int]],
+    policy: TopologyPolicy,
+) -> tuple[Hint, bool]:
     if policy.name is TopologyPolicyName.NONE:
         return Hint(None, False), True
     single = policy.name is TopologyPolicyName.SINGLE_NUMA_NODE
-    resources = filtered(providers)
-    if single:
-        resources = [
-            tuple(h for h in hints if h.preferred and (h.affinity is None or h.affinity.bit_count() == 1))
-            for hints in resources
-        ]
     order: Order = narrower
     if policy.prefer_closest_numa_nodes and not single:
         order = closer(numa_nodes, distances)
     counts = [min((h.affinity.bit_count() for h in hints if h.affinity is not None), default=0) for hints in resources]
-    target = max(counts, default=0)
     best: Hint | None = None
-    for permutation in product(*resources):
-        candidate = merge_permutation(numa_nodes, permutation)
+    for candidate in combinations:
         if candidate.affinity:
-            best = candidate if best is None else better(best, candidate, target, order)
+            best = candidate if best is None else better(best, candidate, max(counts, default=0), order)
     best = best or Hint(numa_nodes, False)
     if single and best.affinity == numa_nodes:
         best = Hint(None, best.preferred)

@@ -1,0 +1,166 @@
+"""Tables and packing give the same answer, both the one of plain enumeration; packing stays small on large machines."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.model.numa import NodeMask
+from agent.policy import hint_intersections, hint_narrowest, hint_preferred
+from agent.policy.hint_family import CapacityHints, Hint, Need, Offer
+from agent.policy.hint_search import CommonMasks, narrowest, narrowest_size
+from agent.policy.hint_tables import TableSearch, Universe, hint_table, intersections, numbers, table_of
+from agent.policy.node_packing import Budget, BudgetExhaustedError
+from agent.policy.numa_distances import NUMADistances, numa_distances
+from tests.policy.hint_machines import distances, families, flat_distances, offers, socket_distances
+
+
+def everything(nodes: int) -> NodeMask:
+    return (1 << nodes) - 1
+
+
+def drawn_distances(data: st.DataObject, nodes: int) -> NUMADistances | None:
+    if data.draw(st.booleans()):
+        return None
+    return numa_distances(everything(nodes), data.draw(distances(nodes)))
+
+
+@pytest.fixture(scope="session")
+def most_nodes(pytestconfig: pytest.Config) -> int:
+    """How many nodes the properties are tried on."""
+    return 11 if pytestconfig.getoption("--long") else 7
+
+
+@given(st.data())
+def test_packing_finds_what_tables_find(most_nodes: int, data: st.DataObject) -> None:
+    nodes = data.draw(st.integers(1, most_nodes))
+    given_offers, closest = data.draw(offers(nodes)), drawn_distances(data, nodes)
+    tables = TableSearch(given_offers, everything(nodes), everything(nodes), closest)
+    preferred = hint_preferred.best_preferred(given_offers, everything(nodes), closest)
+    common = hint_intersections.best_intersection(given_offers, everything(nodes), closest)
+    assert preferred.exact
+    assert common.exact
+    assert preferred == tables.best_preferred()
+    assert common == tables.best_intersection()
+
+
+@given(st.data())
+def test_the_narrowest_mask_is_found_either_way(most_nodes: int, data: st.DataObject) -> None:
+    nodes = data.draw(st.integers(1, most_nodes))
+    hints = data.draw(families(nodes))
+    containing = data.draw(st.sampled_from([0, 0, 1, hints.nodes & -hints.nodes]))
+    listed = [mask for mask in range(1, 1 << nodes) if hints.admits(mask) and not containing & ~mask]
+    best = min(listed, key=lambda mask: (mask.bit_count(), mask), default=None)
+    assert hint_narrowest.narrowest(hints, containing).mask == best
+    assert narrowest(hints, containing).mask == best
+    if not containing:
+        assert narrowest_size(hints) == (best.bit_count() if best else 0, True)
+
+
+@given(st.sets(st.integers(0, 31)), st.sets(st.integers(0, 31)))
+def test_a_table_of_intersections_has_the_intersection_of_every_pair(one: set[int], other: set[int]) -> None:
+    universe = Universe.of(0b11111)
+    table = intersections(table_of(one, universe), table_of(other, universe), universe)
+    assert set(numbers(table, universe)) == {a & b for a, b in product(one, other)}
+
+
+@given(families(5))
+def test_a_table_holds_the_masks_that_the_family_admits(hints: CapacityHints) -> None:
+    universe = Universe.of(0b11111)
+    assert numbers(hint_table(hints, universe), universe) == [m for m in range(1, 32) if hints.admits(m)]
+
+
+def test_gaps_in_the_node_ids_do_not_change_the_order_of_masks() -> None:
+    universe = Universe.of(1 << 0 | 1 << 8 | 1 << 9)
+    masks = [1 << 8, 1 << 9 | 1, 1 << 9 | 1 << 8]
+    assert [universe.mask(number) for number in numbers(table_of(masks, universe), universe)] == masks
+
+
+def uniform(nodes: int, amount: int, at_least: int, preferred: int) -> CapacityHints:
+    return CapacityHints(everything(nodes), (Need(dict.fromkeys(range(nodes), amount), at_least),), preferred)
+
+
+@pytest.mark.parametrize("nodes", [16, 34, 64])
+def test_on_a_large_machine_the_lowest_nodes_that_suit_all_are_proven_to_be_best(nodes: int) -> None:
+    half = nodes // 2
+    cpu, memory = uniform(nodes, 8, 8 * half, half), uniform(nodes, 31, 31 * half - 5, half)
+    for closest in (None, numa_distances(everything(nodes), socket_distances(nodes, 2))):
+        search = CommonMasks([Offer(cpu), Offer(memory), Offer(memory)], everything(nodes), closest)
+        found = search.best_preferred()
+        assert (found.mask, found.exact) == (everything(half), True)
+
+
+@pytest.mark.parametrize("nodes", [16, 34, 64])
+def test_on_a_large_machine_masks_that_only_overlap_are_proven_too(nodes: int) -> None:
+    cpu = CapacityHints(everything(nodes), (Need({nodes - 1: 4, nodes - 2: 4}, 4),), 1)
+    memory = CapacityHints(everything(nodes) ^ 1, (Need(dict.fromkeys(range(1, nodes), 2), 6),), 3)
+    found = CommonMasks([Offer(cpu), Offer(memory)], everything(nodes), None).best_intersection()
+    # three nodes, as memory needs three; its mask may hold nodes 4 and up only because the CPUs' mask leaves them out
+    assert (found.mask, found.exact) == (0b1110, True)
+
+
+def test_far_nodes_are_left_out_where_distance_counts() -> None:
+    rows = socket_distances(16, 4)
+    cpu = CapacityHints(everything(16), (Need({node: 1 for node in range(16) if node not in (1, 2)}, 3),), 3)
+    search = CommonMasks([Offer(cpu)], everything(16), numa_distances(everything(16), rows))
+    assert search.best_preferred().mask == 0b111_0000
+    assert CommonMasks([Offer(cpu)], everything(16), None).best_preferred().mask == 0b11001
+
+
+def test_on_a_large_machine_a_socket_aligned_mask_is_found() -> None:
+    topology = {node: 1 << node // 4 for node in range(16)}
+    cpu = CapacityHints(everything(16), (Need(dict.fromkeys(range(4, 16), 2), 5),), 1, sockets=topology, socket_count=1)
+    found = CommonMasks([Offer(cpu)], everything(16), None).best_preferred()
+    assert (found.mask, found.exact) == (0b111_0000, True)
+
+
+def test_a_single_node_held_by_itself_is_weighed_with_the_rule_of_the_others() -> None:
+    memory = CapacityHints(everything(16) ^ 1, (Need(dict.fromkeys(range(1, 16), 1), 2),), 1, others=(1,))
+    cpu = uniform(16, 1, 2, 2)
+    found = CommonMasks([Offer(cpu), Offer(memory)], everything(16), None).best_intersection()
+    assert (found.mask, found.exact) == (0b110, True)
+
+
+def awkward(nodes: int) -> list[Offer]:
+    """Amounts without any pattern in three needs at once, tight: what packing cannot prove within its budget."""
+    needs = [
+        Need({node: node * 7919 * factor % 8191 for node in range(nodes)}, 4000 * nodes // 2) for factor in (1, 31, 577)
+    ]
+    one = CapacityHints(everything(nodes), tuple(needs[:2]), nodes // 2)
+    other = CapacityHints(everything(nodes), tuple(needs[1:]), nodes // 2 + 1)
+    return [Offer(one), Offer(other), Offer(other)]
+
+
+def test_when_the_budget_ends_the_answer_says_so_and_is_still_an_intersection() -> None:
+    offers_ = awkward(64)
+    found = CommonMasks(offers_, everything(64), None).best_intersection()
+    assert not found.exact
+    assert found.mask is not None
+    # every node outside can be left out by one of them: together they hold at least what is in the mask
+    assert any(isinstance(o.hints, CapacityHints) and o.hints.admits(everything(64)) for o in offers_)
+
+
+def test_within_twelve_nodes_nothing_is_left_unproven() -> None:
+    search = CommonMasks(awkward(12), everything(12), numa_distances(everything(12), flat_distances(12)))
+    assert search.best_preferred().exact
+    assert search.best_intersection().exact
+
+
+def test_a_provider_that_lists_thousands_of_masks_does_not_multiply_the_work() -> None:
+    lists = [
+        Offer(tuple(Hint((seed * k * 2654435761 >> 3) & everything(34) or 1, False) for k in range(1, 3000)))
+        for seed in (3, 7, 11)
+    ]
+    found = CommonMasks(lists, everything(34), None).best_intersection()
+    assert found.mask is not None
+    assert not found.exact
+
+
+def test_a_budget_ends_the_search_that_spends_it() -> None:
+    budget = Budget(2)
+    budget.spend(2)
+    with pytest.raises(BudgetExhaustedError):
+        budget.spend(1)

@@ -20,20 +20,36 @@ PODS_ON = {"PodLevelResourceManagers": True}
 
 
 def machine(
-    topology: CPUTopology, memory_gib: int = 64, distances: Mapping[int, tuple[int, ...]] | None = None
+    topology: CPUTopology,
+    memory_gib: int = 64,
+    distances: Mapping[int, tuple[int, ...]] | None = None,
+    *,
+    hugepages: Mapping[str, int] | None = None,
 ) -> Machine:
-    """A machine of these CPUs; every NUMA node has the same memory, in GiB, and nodes are equally far apart by default."""
+    """A machine of these CPUs; every NUMA node has the same memory, in GiB, and nodes are equally far apart by default.
+
+    hugepages: page size -> GiB of them on every node, out of its memory: {"2Mi": 1}.
+    """
     nodes = list(topology.numa_masks)
     rows = distances or {node: tuple(10 if other == node else 20 for other in nodes) for node in nodes}
-    return Machine(topology, {node: {"memory": memory_gib * GIB} for node in nodes}, rows)
+    amounts = {"memory": memory_gib, **{f"hugepages-{size}": gib for size, gib in (hugepages or {}).items()}}
+    sizes = {resource: gib * GIB for resource, gib in amounts.items()}
+    return Machine(topology, dict.fromkeys(nodes, sizes), rows)
 
 
-def node(topology: CPUTopology, reserved: str = "0", *, memory_gib: int = 64, **config: Any) -> Managers:
-    """The managers of a node with the static CPU policy. reserve: CPU list. Memory is managed where memory_policy says so."""
+def node(
+    topology: CPUTopology,
+    reserved: str = "0",
+    *,
+    memory_gib: int = 64,
+    hugepages: Mapping[str, int] | None = None,
+    **config: Any,
+) -> Managers:
+    """The managers of a node with the static CPU policy. reserved: CPU list. Memory is managed where memory_policy says so."""
     values: dict[str, Any] = {"cpu_policy": "static", "reserved_cpus": CPUSet.parse(reserved)}
     if config.get("memory_policy") == "Static":
         values["reserved_memory"] = {min(topology.numa_masks): {"memory": GIB}}
-    return start(machine(topology, memory_gib), ManagerConfig(**{**values, **config}))
+    return start(machine(topology, memory_gib, hugepages=hugepages), ManagerConfig(**{**values, **config}))
 
 
 def named(name: str, *containers: Container, resources: ResourceRequirements | None = None) -> Pod:

@@ -55,6 +55,7 @@ def nodes(draw: st.DrawFn) -> Managers:
         "topology_scope": draw(st.sampled_from(list(TopologyScope))),
         "memory_policy": draw(st.sampled_from(["None", "Static"])),
         "memory_gib": draw(st.sampled_from([4, 16])),
+        "hugepages": {"2Mi": 1, "1Gi": draw(st.integers(1, 2))},
         "feature_gates": {
             "PodLevelResourceManagers": draw(st.booleans()),
             "CPUManagerPolicyAlphaOptions": True,
@@ -69,12 +70,15 @@ def nodes(draw: st.DrawFn) -> Managers:
 
 cpus = st.sampled_from(["1", "2", "3", "4", "7", "500m", "1500m"])
 memory = st.sampled_from(["1Gi", "3Gi", "5Gi"])
+hugepages = st.sampled_from(
+    ["", "", "", " hugepages-2Mi=512Mi", " hugepages-1Gi=1Gi hugepages-2Mi=64Mi", " hugepages-2Mi=0"]
+)
 
 
 @st.composite
 def pods(draw: st.DrawFn, uid: str = "p") -> Pod:
     def size() -> str:
-        return f"cpu={draw(cpus)} memory={draw(memory)}"
+        return f"cpu={draw(cpus)} memory={draw(memory)}{draw(hugepages)}"
 
     def container(kind: Any, name: str) -> Any:
         amount = size()
@@ -83,7 +87,7 @@ def pods(draw: st.DrawFn, uid: str = "p") -> Pod:
     parts = [container(init, f"i{n}") for n in range(draw(st.integers(0, 2)))]
     parts += [container(sidecar, f"s{n}") for n in range(draw(st.integers(0, 1)))]
     parts += [container(app, f"c{n}") for n in range(draw(st.integers(1, 3)))]
-    budget = f"cpu={draw(st.sampled_from(['2', '4', '6', '2500m']))} memory=8Gi"
+    budget = f"cpu={draw(st.sampled_from(['2', '4', '6', '2500m']))} memory=8Gi{draw(hugepages)}"
     resources = sized(budget, budget) if draw(st.integers(0, 2)) == 0 else None
     return named(uid, *parts, resources=resources)
 

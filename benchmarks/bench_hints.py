@@ -62,9 +62,7 @@ def build(nodes: int, busy: bool, ask: str) -> Node:
         for one in range(nodes)
     }
     full = set(rng.sample(range(nodes), nodes // 4)) if busy else set()
-    free = [
-        cpu.id for cpu in raw if cpu.id > 1 and not (busy and (cpu.numa in full or rng.random() < 0.45))
-    ]
+    free = [cpu.id for cpu in raw if cpu.id > 1 and not (busy and (cpu.numa in full or rng.random() < 0.45))]
     cpus, memory = {
         "small": (4, GIB),
         "span": (12, 2 * GIB),

@@ -86,17 +86,17 @@ def cpu_subsets(draw: st.DrawFn, topology: CPUTopology) -> CPUSet:
 
 @st.composite
 def memory_machines(draw: st.DrawFn, most_nodes: int, least_nodes: int = 1) -> dict[int, NUMANodeState]:
-    """NUMA nodes with unequal memory: free, held by themselves, or in groups; some stale or contradictory."""
-    count = draw(st.integers(least_nodes, most_nodes))
+    """NUMA nodes with unequal memory: all free, or held by themselves or in groups, some stale or contradictory."""
+    count, calm = draw(st.integers(least_nodes, most_nodes)), draw(st.booleans())
     machine = {}
     for node in range(count):
         allocatable, pages = draw(st.integers(0, 8)), draw(st.integers(0, 2))
-        others = draw(st.sets(st.integers(0, count - 1), max_size=3)) if draw(st.booleans()) else set()
+        others = draw(st.sets(st.integers(0, count - 1), max_size=3)) if not calm and draw(st.booleans()) else set()
         machine[node] = memory_node(
             node,
             draw(st.integers(0, allocatable)),
             allocatable=allocatable,
-            assignments=draw(st.sampled_from([0, 0, 1, 2])),
+            assignments=0 if calm else draw(st.sampled_from([0, 0, 1, 2])),
             group=tuple(sorted({node, *others})),
             pages=pages,
         )

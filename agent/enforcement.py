@@ -13,17 +13,20 @@ from agent.node.cgroup_errors import CgroupError
 from agent.node.enforcer import Enforcer
 from agent.node.exec_cgroups import ExecCgroups
 from agent.policy.cgroup_intents import Intents, Rules
-from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, PodCgroup
+from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, PodCgroup, QOSCgroup
 from agent.policy.cgroup_settings import Settings
 from agent.policy.isolation import Drift, Gap
+from agent.policy.memory_shrink import HeldBack, hold_back, limits_to_check
 from agent.policy.pins import pins_of
+from agent.policy.resize_lifecycle import Actuation, in_progress
 
 
 @dataclass(frozen=True, slots=True)
 class Enforced:
     """One look at the cgroups and what was written. faults: cgroups that are not as they should be, with the reason.
 
-    starved: cgroups that should run in the shared pool while it is empty; they are left as they are.
+    starved: cgroups that should run in the shared pool while it is empty; they are left as they are. actuation: what became of
+    the sizes of pods that are being resized.
     """
 
     written: int = 0
@@ -32,6 +35,7 @@ class Enforced:
     starved: tuple[CgroupKey, ...] = ()
     gap: Gap = field(default_factory=Gap)
     seconds: float = 0.0
+    actuation: Actuation = field(default_factory=Actuation)
 
 
 @dataclass(slots=True)
@@ -49,12 +53,27 @@ class Enforcement:
         seen = self.enforcer.observe()
         intents = self._intents_of(state)
         plan = pins_of(intents, seen.groups)
-        applied = self.enforcer.apply(plan)
         pinned = {pin.key for pin in plan.pins}
+        resizing = in_progress(state)
+        limits = limits_to_check(plan, resizing)
+        plan, held = hold_back(plan, limits, self.enforcer.memory_usage(limits))
+        applied = self.enforcer.apply(plan)
         self.enforcer.settle({key: intents.of(key).settings for key in seen.groups if key not in pinned})
         faults: dict[CgroupKey, AgentError] = {**seen.unreadable, **applied.failed}
         faults.update(self._sweep(state))
-        return Enforced(applied.written, seen.drift, faults, plan.starved, applied.gap, applied.seconds)
+        actuation = self._actuation(resizing, intents, {**faults, **{each.key: each for each in held}})
+        return Enforced(applied.written, seen.drift, faults, plan.starved, applied.gap, applied.seconds, actuation)
+
+    def _actuation(
+        self, resizing: frozenset[str], intents: Intents, wrong: Mapping[CgroupKey, AgentError | HeldBack]
+    ) -> Actuation:
+        """A resize has ended when the kernel is seen to say so, not when it was told."""
+        if not resizing:
+            return Actuation()
+        lacking = {pin.key for pin in pins_of(intents, self.enforcer.observe().groups).pins}
+        errors = {key.pod: str(why) for key, why in wrong.items() if not isinstance(key, QOSCgroup)}
+        unsettled = {key.pod for key in lacking if not isinstance(key, QOSCgroup)}
+        return Actuation({uid: why for uid, why in errors.items() if uid in resizing}, frozenset(unsettled))
 
     def prepare(self, state: State, key: ContainerCgroup) -> tuple[Settings, tuple[Path, ...]]:
         """Make a container's cgroup with its grant in force: what it says, and the directories to join. Raises CgroupError."""

@@ -10,7 +10,8 @@ from agent.model.state import PolicyInForce, State
 from agent.node.state_store import StateStore, StateWriteError
 from agent.policy.managers import ManagerConfig, Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import Decision, Observation, Refused, decide, start_container
+from agent.policy.plan import Decision, Observation, Refused, decide, settle, start_container
+from agent.policy.resize_lifecycle import Actuation
 from agent.policy.restore import refit
 
 
@@ -36,13 +37,21 @@ class Keeper:
         self.refused: Mapping[str, Refused] = {}
         self.problem: StateWriteError | None = None
         self._retry = True
+        self._looked: State | None = None
 
     def look(self, seen: Observation) -> tuple[Decision, ...]:
         """Decide about what is seen. Raises StateWriteError; then nothing has changed."""
-        plan = decide(self.managers, self.node, self.state, seen, self.refused, retry=self._retry)
+        retry = self._retry or self.state is not self._looked  # an init container may have given its memory back
+        plan = decide(self.managers, self.node, self.state, seen, self.refused, retry=retry)
         self._adopt(plan.state)
         self.refused = plan.refused
-        self._retry = False
+        self._retry, self._looked = False, self.state
+        return plan.decisions
+
+    def settle(self, done: Actuation) -> tuple[Decision, ...]:
+        """Enter what became of the pods' sizes in the kernel. Raises StateWriteError; then nothing has changed."""
+        plan = settle(self.state, done)
+        self._adopt(plan.state)
         return plan.decisions
 
     def started(self, uid: str, container: str) -> None:

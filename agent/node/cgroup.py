@@ -39,6 +39,9 @@ class Hierarchy(Protocol):
     def observe(self, group: PurePosixPath, *, resources: bool = True) -> Observed:
         """What the group says of itself; without `resources` its CPUs and memory nodes only."""
 
+    def memory_usage(self, group: PurePosixPath) -> int | None:
+        """Bytes in use by the group and those below it, page cache included. None: no memory controller here."""
+
     def bounds(self, group: PurePosixPath) -> tuple[CPUSet, int]:
         """The CPUs and memory nodes (as a mask) that tasks of the group can have at most, as the kernel sees it now."""
 

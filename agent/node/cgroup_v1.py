@@ -67,6 +67,9 @@ class CgroupV1:
             memory_bytes=self._memory(group) if resources else None,
         )
 
+    def memory_usage(self, group: PurePosixPath) -> int | None:
+        return self._number("memory", group, "memory.usage_in_bytes")
+
     def bounds(self, group: PurePosixPath) -> tuple[CPUSet, NodeMask]:
         return (
             CPUSet.parse(self._read("cpuset", group, "cpuset.effective_cpus")),

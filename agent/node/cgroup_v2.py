@@ -72,6 +72,10 @@ class CgroupV2:
             memory_bytes=None if memory is None else NO_LIMIT if memory == _MAX else int(memory),
         )
 
+    def memory_usage(self, group: PurePosixPath) -> int | None:
+        usage = self._optional(group, "memory.current")
+        return None if usage is None else int(usage)
+
     def bounds(self, group: PurePosixPath) -> tuple[CPUSet, NodeMask]:
         return (
             CPUSet.parse(self._read(group, "cpuset.cpus.effective")),

@@ -5,7 +5,7 @@ What to write is decided in `agent.policy.pins`; this edge writes in the order g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Protocol
@@ -59,6 +59,9 @@ class Enforcer(Protocol):
     def apply(self, plan: PinPlan) -> Applied:
         """Write what the plan says, in its order; a failed write does not stop the rest."""
 
+    def memory_usage(self, keys: Iterable[CgroupKey]) -> Mapping[CgroupKey, int]:
+        """Bytes in use by these of the cgroups observed last; without those that are gone or cannot say."""
+
     def settle(self, settings: Mapping[CgroupKey, Settings]) -> None:
         """These cgroups were found as they should be: a later change of them is drift, whoever wrote them first."""
 
@@ -73,6 +76,9 @@ class ObserveOnly:
 
     def apply(self, plan: PinPlan) -> Applied:
         return Applied()
+
+    def memory_usage(self, keys: Iterable[CgroupKey]) -> Mapping[CgroupKey, int]:
+        return {}
 
     def settle(self, settings: Mapping[CgroupKey, Settings]) -> None:
         return
@@ -131,6 +137,18 @@ class CgroupEnforcer:
             self._written[pin.key] = self._written.get(pin.key, Settings()).overlaid(pin.settings)
         written = sum(time is not None for _, time in timeline)
         return Applied(written, tuple(gone), failed, last - started, isolation_gap(plan.exclusive, timeline, started))
+
+    def memory_usage(self, keys: Iterable[CgroupKey]) -> Mapping[CgroupKey, int]:
+        used: dict[CgroupKey, int] = {}
+        for key in keys:
+            group = self._groups.get(key)
+            try:
+                usage = self._hierarchy.memory_usage(group) if group is not None else None
+            except CgroupError:
+                continue  # gone, or its next write will say what is wrong
+            if usage is not None:
+                used[key] = usage
+        return used
 
     def settle(self, settings: Mapping[CgroupKey, Settings]) -> None:
         self._written.update(settings)

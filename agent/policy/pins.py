@@ -2,7 +2,8 @@
 
 Order (design section 7): shared sets shrink first, then exclusive sets are given, shared sets widen last. Inside a step
 children shrink before their parents and parents grow before their children, because cgroup v1 refuses a child that is wider than
-its parent (cpusets and quotas alike) and v2 would silently not make it effective.
+its parent (cpusets and quotas alike) and v2 would silently not make it effective. So a resize of several containers never
+has them exceed their pod, at no moment between its writes.
 """
 
 from __future__ import annotations
@@ -132,14 +133,19 @@ def _cpu_steps(seen: Observed, wanted: Intent, stays_in_pod: CPUSet) -> list[tup
 def _other_settings(seen: Observed, wanted: Settings) -> tuple[Settings, Settings]:
     """The differing settings beside the CPUs: those that must come first, those that come with the grant."""
     quota = wanted.quota_us if seen.quota_us not in (None, wanted.quota_us) else None
-    tighter = quota is not None and quota != NO_LIMIT and (seen.quota_us == NO_LIMIT or quota < (seen.quota_us or 0))
+    memory = wanted.memory_bytes if seen.memory_bytes not in (None, wanted.memory_bytes) else None
+    less_cpu, less_memory = _tighter(seen.quota_us, quota), _tighter(seen.memory_bytes, memory)
     rest = Settings(
         mems=wanted.mems if seen.mems != wanted.mems else None,
-        quota_us=None if tighter else quota,
+        quota_us=None if less_cpu else quota,
         shares=wanted.shares if shares_differ(seen, wanted.shares) else None,
-        memory_bytes=wanted.memory_bytes if seen.memory_bytes not in (None, wanted.memory_bytes) else None,
+        memory_bytes=None if less_memory else memory,
     )
-    return Settings(quota_us=quota if tighter else None), rest
+    return Settings(quota_us=quota if less_cpu else None, memory_bytes=memory if less_memory else None), rest
+
+
+def _tighter(seen: int | None, wanted: int | None) -> bool:
+    return wanted is not None and wanted != NO_LIMIT and (seen == NO_LIMIT or wanted < (seen or 0))
 
 
 def _order(pin: Pin) -> tuple[int, bool, int, str]:

@@ -12,13 +12,17 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from agent.model.pod import Pod
-from agent.model.state import Affinity, FirstGrant, Grants, PodPhase, PodRecord, Resize, ResizeState, State
+from agent.model.state import Affinity, FirstGrant, Grants, PodPhase, PodRecord, ResizeState, State
+from agent.policy import resize_events
 from agent.policy.admission import Verdict, admit, container_started, remove
 from agent.policy.eligibility import claims
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity, check_node_fit
 from agent.policy.pod_validation import InvalidPodError, require_valid
 from agent.policy.refusal import Refusal
+from agent.policy.resize import judge_resize
+from agent.policy.resize_lifecycle import Actuation, answered, edited, in_progress, settled
+from agent.policy.resize_order import retry_order
 
 ContainerKey = tuple[str, str]  # pod UID, container name
 INVALID_POD = "InvalidPod"  # what an API server would have refused
@@ -32,19 +36,30 @@ class Event(StrEnum):
     WAITING = "waiting"  # the pod before it under this name has not ended yet
     TERMINATING = "terminating"
     RELEASED = "released"
-    RESIZE_PENDING = "resize-pending"
+    RESIZE_REQUESTED = "resize-requested"
     RESIZE_WITHDRAWN = "resize-withdrawn"
+    RESIZE_DEFERRED = "resize-deferred"
+    RESIZE_INFEASIBLE = "resize-infeasible"
+    RESIZE_STARTED = "resize-started"
+    RESIZE_COMPLETED = "resize-completed"
+    RESIZE_ERROR = "resize-error"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One thing that happened to one pod. reason, message, hint: of a refusal, else for people."""
+    """One thing that happened to one pod.
+
+    reason, message, hint: of a refusal, else for people. Of a resize the message is the text of the kubelet's event; the reason
+    is what is lacking or (RESIZE_STARTED) what let a deferred one in, a value of kubelet_pod_deferred_accepted_resizes_total.
+    before: the pod of which other sizes were asked for.
+    """
 
     event: Event
     pod: Pod
     reason: str = ""
     message: str = ""
     hint: str = ""
+    before: Pod | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +143,17 @@ def decide(
     *,
     retry: bool = False,
 ) -> Plan:
-    """The next state. refused: what the last look refused; tried again where something was released since, or with `retry`.
+    """The next state. refused: what the last look refused; tried again where something became free, or with `retry`.
+
+    retry: something may have changed since the last look that the state does not show by itself (the rules, the machine).
 
     Unchanged input gives an unchanged state (same generation) and no decisions.
     """
     run = _Run(managers, node, state, seen)
     run.follow_known(with_uids(state, seen.wanted, seen.fresh_uids))
     wanted = with_uids(run.state, seen.wanted, seen.fresh_uids)  # a pod that has just ended gives its name a new uid
-    run.admit_new(wanted, refused, retry=retry or run.released)
+    run.try_resizes(retry=retry)
+    run.admit_new(wanted, refused, retry=retry or run.released or run.resized)
     changed = run.state != state
     return Plan(
         replace(run.state, generation=state.generation + 1) if changed else state, run.refused, tuple(run.decisions)
@@ -150,7 +168,9 @@ class _Run:
         self.node = node
         self.state = state
         self.seen = seen
+        self.before = state
         self.released = False
+        self.resized = False
         self.refused: dict[str, Refused] = {}
         self.decisions: list[Decision] = []
 
@@ -171,18 +191,50 @@ class _Run:
                 self._end(record)
 
     def _follow_resources(self, record: PodRecord, pod: Pod) -> None:
-        """An edit of cpu and memory is a wish to resize: kept, while the grant stays as it is."""
-        if _resources(pod) == _resources(record.pod):
-            if record.resize.desired is not None:
-                self._put(replace(record, resize=Resize()))
-                self.say(Event.RESIZE_WITHDRAWN, pod, message="the manifest asks for what is granted again")
+        """An edit of cpu and memory is a wish to resize; `try_resizes` answers it."""
+        after = edited(record, pod, self.seen.now_seconds)
+        if after is record:
             return
-        if record.resize.desired is not None and _resources(record.resize.desired) == _resources(pod):
-            return
-        message = "resources were edited; the grant stays until the pod is created anew"
-        resize = Resize(ResizeState.PENDING, "", message, pod, self.seen.now_seconds)
-        self._put(replace(record, resize=resize))
-        self.say(Event.RESIZE_PENDING, pod, message=message)
+        self._put(after)
+        if after.resize.desired is None:
+            self.say(Event.RESIZE_WITHDRAWN, pod, message="the manifest asks for what is allocated again")
+        else:
+            self.decisions.append(Decision(Event.RESIZE_REQUESTED, pod, before=record.pod))
+
+    # --- pods that shall have other sizes ---
+
+    def try_resizes(self, *, retry: bool) -> None:
+        """Answer new wishes, and deferred ones where something may have become free; with `retry` infeasible ones too."""
+        gates = self.managers.gates
+        freed = "pod_terminated" if self.released else "periodic_retry"
+        for record in retry_order(self.state.pods.values(), pod_level_resources=gates.pod_level_resources):
+            waiting = record.resize.state
+            quiet = waiting is ResizeState.DEFERRED and self.state is self.before
+            if record.phase is PodPhase.TERMINATING:
+                continue
+            if not retry and (quiet or waiting is ResizeState.INFEASIBLE):
+                continue
+            if self._try_resize(record, freed if waiting is ResizeState.DEFERRED else ""):
+                freed, self.resized = "pod_resized", True
+
+    def _try_resize(self, record: PodRecord, trigger: str) -> bool:
+        desired, resize = record.resize.desired, record.resize
+        assert desired is not None
+        running = [each.pod for each in self.state.pods.values()]
+        verdict = judge_resize(self.managers, self.node, self.state.grants, running, record, desired)
+        after = answered(record, verdict)
+        if verdict.state is ResizeState.IN_PROGRESS:
+            self.state = replace(self.state, grants=verdict.grants)
+            self._put(after)
+            self.say(Event.RESIZE_STARTED, after.pod, trigger, resize_events.started(after.pod, resize.generation))
+            return True
+        if after != record:
+            self._put(after)
+        if verdict.state is not resize.state:
+            event = Event.RESIZE_DEFERRED if verdict.state is ResizeState.DEFERRED else Event.RESIZE_INFEASIBLE
+            text = resize_events.waits(desired, resize.generation, verdict.state, verdict.reason, verdict.message)
+            self.say(event, desired, verdict.reason, text)
+        return False
 
     def _end(self, record: PodRecord) -> None:
         uid = record.pod.uid
@@ -304,8 +356,22 @@ def start_container(state: State, uid: str, container: str) -> State:
     return replace(state, grants=grants, pods=pods, generation=state.generation + 1)
 
 
-def _resources(pod: Pod) -> object:
-    return [(container.name, container.resources) for container in pod.containers], pod.resources
+def settle(state: State, done: Actuation) -> Plan:
+    """The state once the kernel was told: resizes that are in force end, those that cannot be put in force say why."""
+    pods = dict(state.pods)
+    decisions = []
+    for uid in sorted(in_progress(state)):
+        before, after = pods[uid].resize, settled(pods[uid], done)
+        pods[uid] = after
+        if after.resize.actual is None:
+            text = resize_events.completed(after.pod, before.generation)
+            decisions.append(Decision(Event.RESIZE_COMPLETED, after.pod, message=text))
+        elif after.resize.error and after.resize.error != before.error:
+            text = resize_events.failed(after.pod, before.generation, after.resize.error)
+            decisions.append(Decision(Event.RESIZE_ERROR, after.pod, message=text))
+    if pods == state.pods:
+        return Plan(state)
+    return Plan(replace(state, pods=pods, generation=state.generation + 1), decisions=tuple(decisions))
 
 
 def _same_wish(one: Pod, other: Pod) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,7 +107,7 @@ def histories(draw: st.DrawFn) -> tuple[Managers, list[tuple[Grants, dict[str, R
 @given(histories())
 def test_every_cpu_stays_in_one_set_and_no_neighbour_ever_loses_one(history: Any) -> None:
     managers, states = history
-    for before, (grants, _, uid) in zip(states, states[1:], strict=False):
+    for before, (grants, _, uid) in itertools.pairwise(states):
         seen = grants.cpu.default
         for other in {**grants.cpu.entries, **grants.cpu.pod_entries}:
             held = own(grants, other)
@@ -145,7 +146,7 @@ def test_what_the_first_admission_gave_is_never_taken_away(history: Any) -> None
 @given(histories())
 def test_a_resize_changes_only_in_one_direction_and_gives_what_is_asked(history: Any) -> None:
     managers, states = history
-    for (before, _, _), (after, running, uid) in zip(states, states[1:], strict=False):
+    for (before, _, _), (after, running, uid) in itertools.pairwise(states):
         asked = claims(running[uid].pod, managers.gates)
         for name, count in asked.cpus.items() if uid in before.cpu.entries else ():
             old, new = before.cpu.entries[uid][name], after.cpu.entries[uid][name]

@@ -42,6 +42,14 @@ def read_numa(sysfs: Sysfs, online: CPUSet) -> tuple[NUMANode, ...]:
     return tuple(replace(node, local_cpus=_local_cpus(sysfs, node, nodes)) for node in nodes)
 
 
+def read_hugepages(sysfs: Sysfs) -> dict[int, tuple[HugePages, ...]]:
+    """The hugepages of every NUMA node as they are now, and nothing else: few files, to be read at every admission that asks."""
+    ids = [node for node in sysfs.numbered(NODE_DIR, "node") if node < MAX_NODES]
+    if not ids:
+        return {0: _hugepages(sysfs, "sys/kernel/mm/hugepages")}
+    return {node: _hugepages(sysfs, f"{NODE_DIR}/node{node}/hugepages") for node in ids}
+
+
 def node_of_cpus(sysfs: Sysfs, nodes: Sequence[NUMANode], online: CPUSet) -> dict[int, int]:
     """CPU -> its NUMA node: the lowest one that lists it. CPUs that no node lists are absent."""
     found: dict[int, int] = {}

@@ -16,6 +16,7 @@ from agent.model.state import Affinity, FirstGrant, Grants, PodPhase, PodRecord,
 from agent.policy import resize_events
 from agent.policy.admission import Verdict, admit, container_started, remove
 from agent.policy.eligibility import claims
+from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule, check_free_hugepages, missing_hugepages
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity, check_node_fit
 from agent.policy.pod_validation import InvalidPodError, require_valid
@@ -26,6 +27,7 @@ from agent.policy.resize_order import retry_order
 
 ContainerKey = tuple[str, str]  # pod UID, container name
 INVALID_POD = "InvalidPod"  # what an API server would have refused
+HUGEPAGES_IN_USE = "HugepagesInUse"  # of an admission: fewer are really free than the pod was given
 
 
 class Event(StrEnum):
@@ -87,7 +89,7 @@ class Observation:
 
     wanted: what the sources want here, in their order; a pod without a UID gets one of `fresh_uids` (random, one per pod).
     silent_sources: sources that could not be read: their pods are taken as still wanted. alive: containers with tasks; those
-    of pods in `ending` suffice. now_seconds: Unix time.
+    of pods in `ending` suffice. now_seconds: Unix time. hugepages: what is really free; None = not looked at.
     """
 
     wanted: Sequence[Wanted] = ()
@@ -95,6 +97,7 @@ class Observation:
     alive: frozenset[ContainerKey] = frozenset()
     fresh_uids: Sequence[str] = ()
     now_seconds: float = 0.0
+    hugepages: FreeHugepages | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +292,8 @@ class _Run:
 
     def _try(self, wanted: Wanted, before: Mapping[str, Refused]) -> None:
         pod = wanted.pod
-        verdict = judge(self.managers, self.node, self.state, pod)
+        hugepages = self.seen.hugepages
+        verdict = judge(self.managers, self.node, self.state, pod, hugepages)
         if not verdict.admitted:
             self._refuse(before, Refused(pod, verdict.reason, verdict.message, verdict.hint))
             return
@@ -308,7 +312,10 @@ class _Run:
             pods={**self.state.pods, pod.uid: record},
             manifest_uids={**self.state.manifest_uids, pod.namespaced_name: pod.uid},
         )
-        self.say(Event.ADMITTED, pod)
+        warn = hugepages is not None and hugepages.rule is FreeHugepagesRule.WARN
+        missing = missing_hugepages(verdict.grants, pod, hugepages.free) if hugepages is not None and warn else ()
+        message = "; ".join(map(str, missing))
+        self.say(Event.ADMITTED, pod, HUGEPAGES_IN_USE if missing else "", message)
 
     def _refuse(self, before: Mapping[str, Refused], refused: Refused, event: Event = Event.REFUSED) -> None:
         key = refused.pod.namespaced_name
@@ -318,8 +325,13 @@ class _Run:
             self.say(event, refused.pod, refused.reason, refused.message, refused.hint)
 
 
-def judge(managers: Managers, node: NodeCapacity, state: State, pod: Pod) -> Verdict:
-    """Would this pod be admitted now: the API server's checks, the resource managers, node fit, in this order."""
+def judge(
+    managers: Managers, node: NodeCapacity, state: State, pod: Pod, hugepages: FreeHugepages | None = None
+) -> Verdict:
+    """Would this pod be admitted now: the API server's checks, the resource managers, node fit, in this order.
+
+    hugepages: what is really free, judged last and only where its rule is to refuse.
+    """
     gates = managers.gates
     try:
         require_valid(pod, pod_level_resources=gates.pod_level_resources)
@@ -330,6 +342,8 @@ def judge(managers: Managers, node: NodeCapacity, state: State, pod: Pod) -> Ver
         return verdict
     try:
         check_node_fit(node, [record.pod for record in state.pods.values()], pod)
+        if hugepages is not None and hugepages.rule is FreeHugepagesRule.REFUSE:
+            check_free_hugepages(verdict.grants, pod, hugepages)
     except Refusal as refusal:
         return Verdict(False, state.grants, verdict.claims, refusal.reason, str(refusal), refusal.hint)
     return verdict

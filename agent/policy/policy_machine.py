@@ -8,7 +8,7 @@ node; packages that the kernel gives no usable id.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from agent.model.cpuset import CPUSet
 from agent.model.machine import CPUTopology, Machine, RawCPU, discover
@@ -105,6 +105,16 @@ def hugepages_name(size_kib: int) -> str:
         amount //= 1024
         suffix += 1
     return f"hugepages-{amount}{_BINARY_SUFFIXES[suffix]}"
+
+
+def free_hugepages(nodes: Mapping[int, Iterable[HugePages]]) -> dict[int, dict[str, int]]:
+    """NUMA id -> resource -> bytes that nobody uses at the moment. Sizes of which the kernel does not say it are left out."""
+    return {
+        node: {
+            hugepages_name(size.size_kib): size.free * size.size_kib * 1024 for size in sizes if size.free is not None
+        }
+        for node, sizes in nodes.items()
+    }
 
 
 def _memory(node: NUMANode) -> Mapping[str, int]:

@@ -93,6 +93,14 @@ class PodResourcesSection(Section):
     shape: Literal["1.36", "1.37"] | None = None
 
 
+class ResizeSection(Section):
+    """In-place resize. exclusive: pods that hold CPUs or NUMA memory of their own are resized too, by the rule of KEP-5554; it
+    turns the gates InPlacePodVerticalScalingExclusiveCPUs and InPlacePodVerticalScalingExclusiveMemory on.
+    """
+
+    exclusive: bool = False
+
+
 class HTTPSection(Section):
     """Metrics and health over HTTP, on loopback. port 0: none."""
 
@@ -129,6 +137,7 @@ class Config(Section):
     enforcement: EnforcementSection = EnforcementSection()
     state: StateSection = StateSection()
     podResources: PodResourcesSection = PodResourcesSection()
+    resize: ResizeSection = ResizeSection()
     http: HTTPSection = HTTPSection()
     control: ControlSection = ControlSection()
 
@@ -147,7 +156,6 @@ class Config(Section):
 # keys of design section 4 that a later release brings: refused by name, so that nobody believes they work
 LATER = {
     "reports": "occupancy reports",
-    "resize": "in-place resize",
     "queues": "queue accounting",
     "sources.kubelet": "the kubelet as a pod source",
     "sources.apiserver": "the API server as a pod source",

@@ -16,6 +16,7 @@ from agent.policy.node_fit import NodeCapacity
 
 _MEMORY_SIGNAL = "memory.available"
 POD_LEVEL_MANAGERS = "PodLevelResourceManagers"
+EXCLUSIVE_RESIZE = ("InPlacePodVerticalScalingExclusiveCPUs", "InPlacePodVerticalScalingExclusiveMemory")
 
 
 def capacity(machine: Machine, config: Config) -> dict[str, Quantity]:
@@ -67,8 +68,13 @@ def node_capacity(machine: Machine, config: Config) -> NodeCapacity:
 
 
 def feature_gates(config: Config) -> Mapping[str, bool]:
-    """The configured gates; where the kubelet's configuration does not rule, the pod-level managers are on by default."""
-    gates = config.featureGates
+    """The configured gates; where the kubelet's configuration does not rule, the pod-level managers are on by default.
+
+    `resize.exclusive` turns on those for the resize of pinned pods.
+    """
+    gates = dict(config.featureGates)
+    if config.resize.exclusive:
+        gates |= dict.fromkeys(EXCLUSIVE_RESIZE, True)
     if config.kubeletConfig is not None or not gates.get("PodLevelResources", True):
         return gates
     return {POD_LEVEL_MANAGERS: True, **gates}

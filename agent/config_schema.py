@@ -45,12 +45,14 @@ class MemoryReservation(Section):
 
 class NodeSection(Section):
     """This node. root: the directory with sys/ and proc/, another one to try out a captured machine. minSharedCPUs: what
-    exclusive grants must leave shared; default 1 with strict-cpu-reservation, else 0.
+    exclusive grants must leave shared; default 1 with strict-cpu-reservation, else 0. freeHugepages: what becomes of a pod whose
+    NUMA nodes have fewer hugepages free than it is given, because something else took them.
     """
 
     root: str = "/"
     minSharedCPUs: Annotated[int, Field(ge=0)] | None = None
     maxPods: Annotated[int, Field(ge=1)] = 110
+    freeHugepages: Literal["ignore", "warn", "refuse"] = "warn"
 
 
 class ManifestsSource(Section):

@@ -167,6 +167,8 @@ def _compare_maps(have: Any, want: JSONObject, where: str, key: str, difference:
         inner = "memory" if key in ("memory_entries_of_pod", "memory_pod_entries") else name
         if key == "memory_entries":
             inner = "memory_entries_of_pod"
+        elif key == "hints":  # of the memory manager: a list for each resource
+            inner = "hints"
         if found := compare(have.get(name), wanted, f"{where}.{name}" if where else name, inner):
             return found
     return None

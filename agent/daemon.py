@@ -27,6 +27,7 @@ from agent.model.state import State
 from agent.node.cgroup_errors import CgroupError
 from agent.node.service_manager import ServiceManager
 from agent.node.state_store import StateWriteError
+from agent.policy.free_hugepages import FreeHugepages, asks_for_hugepages
 from agent.policy.plan import Decision, Event, Observation, Wanted, ending
 from agent.policy.podresources_view import Shape, podresources_view
 from agent.serve.decision_counts import count_decision
@@ -54,7 +55,10 @@ class _Request:
 
 
 class Daemon:
-    """One agent. publish: tells the PodResources server the answers of a change. reconfigure: what a reload does."""
+    """One agent. publish: tells the PodResources server the answers of a change. reconfigure: what a reload does.
+
+    hugepages: how many are really free at this moment; asked only while a pod that wants some waits for admission.
+    """
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class Daemon:
         shape: Shape = Shape.V1_37,
         periods: Periods | None = None,
         reconfigure: Callable[[Daemon], None] | None = None,
+        hugepages: Callable[[], FreeHugepages | None] = lambda: None,
     ) -> None:
         self.keeper = keeper
         self.manifests = manifests
@@ -80,6 +85,7 @@ class Daemon:
         self._tally = tally
         self._service = service
         self._reconfigure = reconfigure
+        self.hugepages = hugepages
         self._inbox: queue.SimpleQueue[_Request | str] = queue.SimpleQueue()
         self._listing = Listing()
         self._said: dict[str, str] = {}  # what was last logged about each subject, so that a lasting fault is said once
@@ -201,7 +207,10 @@ class Daemon:
             for uid in ending(self.keeper.state, wanted, silent):
                 alive.update((uid, name) for name in cgroups.running(uid))
         fresh = [str(uuid.uuid4()) for each in listing.pods if not each.pod.uid]
-        return Observation(wanted, silent, frozenset(alive), fresh, time.time())
+        here = {record.pod.namespaced_name for record in self.keeper.state.pods.values()}
+        new = [each.pod for each in listing.pods if each.pod.namespaced_name not in here]
+        hugepages = self.hugepages() if any(map(asks_for_hugepages, new)) else None
+        return Observation(wanted, silent, frozenset(alive), fresh, time.time(), hugepages)
 
     def _enforce(self) -> None:
         try:

@@ -30,11 +30,14 @@ from agent.node.exec_cgroups import ExecCgroups
 from agent.node.service_manager import from_environment
 from agent.node.state_store import Loaded as LoadedState
 from agent.node.state_store import Origin, StateStore
+from agent.node.sysfs import Sysfs
+from agent.node.sysfs_numa import read_hugepages
 from agent.node.topology import read_topology
 from agent.node_config import manager_config, node_capacity
+from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule
 from agent.policy.managers import start
 from agent.policy.podresources_view import Shape
-from agent.policy.policy_machine import policy_machine
+from agent.policy.policy_machine import free_hugepages, policy_machine
 from agent.serve.control import ControlServer
 from agent.serve.exposition import metrics_route
 from agent.serve.gauges import Observed
@@ -100,6 +103,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             shape=shape(config),
             periods=periods(config),
             reconfigure=lambda daemon: reconfigure(daemon, config, path, flags),
+            hugepages=lambda: free_hugepages_now(config),
         )
         signal.signal(signal.SIGTERM, lambda *_: daemon.stop())
         signal.signal(signal.SIGINT, lambda *_: daemon.stop())
@@ -136,6 +140,14 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
 def read_machine(config: Config) -> Machine:
     """The machine below `node.sysRoot`, which is the directory that holds sys/ and proc/."""
     return policy_machine(read_topology(Path(config.node.root)))
+
+
+def free_hugepages_now(config: Config) -> FreeHugepages | None:
+    """How many hugepages are really free, and what follows from too few. None where that is not to be looked at."""
+    rule = FreeHugepagesRule(config.node.freeHugepages)
+    if rule is FreeHugepagesRule.IGNORE:
+        return None
+    return FreeHugepages(rule, free_hugepages(read_hugepages(Sysfs(Path(config.node.root)))))
 
 
 def first_state(loaded: LoadedState) -> State:
@@ -217,6 +229,7 @@ def reconfigure(daemon: Daemon, running: Config, path: Path | None, flags: dict[
     if source is None or daemon.manifests is None or source.path != daemon.manifests.path:
         daemon.manifests = source
     daemon.periods = periods(config)
+    daemon.hugepages = lambda: free_hugepages_now(config)
     daemon.enforcement.strict_pod_quota = config.enforcement.podQuota == "strict"
     stale = [name for name in RESTART_SECTIONS if getattr(config, name) != getattr(running, name)]
     if config.enforcement.model_copy(update=_LIVE) != running.enforcement.model_copy(update=_LIVE):

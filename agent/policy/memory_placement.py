@@ -23,6 +23,7 @@ def allocate_memory(
     affinity: the merged hint; without NUMA nodes the memory manager takes its own best. A hint that lacks free memory is
     extended to more nodes; a preferred hint must not become one that is not. Raises AllocationError with the kubelet's texts.
     """
+    check_page_sizes(machine, request)
     hint = affinity
     if hint.affinity is None:
         own = best_memory_hint(machine, request, reusable)
@@ -51,6 +52,20 @@ def allocate_memory(
             hint="a NUMA node serves either single-node or one group's multi-node memory, never both",
         )
     return place(machine, request, nodes, reusable)
+
+
+def check_page_sizes(machine: MachineState, request: Request) -> None:
+    """Refuse hugepages of a size that no NUMA node of this machine lists; the kubelet 1.36 crashes there.
+
+    Raises AllocationError.
+    """
+    known = {resource for state in machine.values() for resource in state.memory}
+    for resource, size in sorted(request.items()):
+        if size and resource not in known:
+            raise AllocationError(
+                f"[memorymanager] no NUMA node has {resource}",
+                hint=f"this machine lists: {', '.join(sorted(known))}; other page sizes are set up at boot",
+            )
 
 
 def _free(machine: MachineState, nodes: NodeMask, resource: str) -> int:

@@ -21,7 +21,7 @@ from agent.policy.eligibility import Claims, claims
 from agent.policy.hint_family import Hint, ProviderHints
 from agent.policy.hints import cpu_hints, memory_hints
 from agent.policy.managers import Managers
-from agent.policy.memory_placement import allocate_memory
+from agent.policy.memory_placement import allocate_memory, check_page_sizes
 from agent.policy.pod_pool import check_shared_pool, slice_cpus, slice_memory
 from agent.policy.refusal import AllocationError, EmptyPodSharedPoolError, Refusal, TopologyAffinityError
 from agent.policy.topology_manager import Merged, merge
@@ -152,6 +152,7 @@ def _cpu_provider(managers: Managers, draft: _Draft, count: int) -> ProviderHint
 def _memory_provider(managers: Managers, draft: _Draft, request: Mapping[str, int] | None) -> ProviderHints:
     if managers.memory is None or request is None:
         return None
+    check_page_sizes(draft.machine, request)
     return memory_hints(draft.machine, request, draft.memory_reuse)
 
 

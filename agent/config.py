@@ -161,7 +161,7 @@ def _merge(
 
 
 def _is_section(key: str) -> bool:
-    return key in ("node", "sources", "enforcement", "state", "podResources", "http", "control")
+    return key in ("node", "sources", "enforcement", "state", "podResources", "nodeService", "http", "control")
 
 
 def _over_kubelet(path: Path, values: dict[str, Any], origins: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:

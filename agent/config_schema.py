@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agent.errors import AgentError
 from agent.model.cpuset import CPUSet
@@ -84,15 +84,63 @@ class StateSection(Section):
     directory: str = "/var/lib/pinfold"
 
 
+SocketMode = Annotated[str, Field(pattern=r"^0?[0-7]{3}$")]
+
+
+class ClientGroup(Section):
+    """A further PodResources socket for one group of clients, with a rate limit of its own; qps 0: none."""
+
+    socket: str
+    mode: SocketMode = "0660"
+    group: str = ""
+    qps: Annotated[float, Field(ge=0)] = 100.0
+    burst: Annotated[int, Field(ge=1)] = 10
+
+
+class UpstreamSection(Section):
+    """Another PodResources server, the kubelet's say, whose devices and dynamic resources are passed through."""
+
+    socket: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    periodSeconds: Annotated[float, Field(ge=0.05, le=3600)] = 10.0
+    timeoutSeconds: Annotated[float, Field(gt=0, le=60)] = 2.0
+
+
 class PodResourcesSection(Section):
-    """The PodResources socket. qps 0: no rate limit. shape: which release's answers are given; default by kubeletVersion."""
+    """The PodResources socket. qps 0: no rate limit. shape: which release's answers are given; default by kubeletVersion.
+
+    clients: name of the group, a label of the metrics -> its socket. upstream: None for none.
+    """
 
     socket: str = "/run/pinfold/pod-resources/kubelet.sock"
-    mode: Annotated[str, Field(pattern=r"^0?[0-7]{3}$")] = "0660"
+    mode: SocketMode = "0660"
     group: str = ""
     qps: Annotated[float, Field(ge=0)] = 100.0
     burst: Annotated[int, Field(ge=1)] = 10
     shape: Literal["1.36", "1.37"] | None = None
+    clients: Annotated[
+        dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")], ClientGroup], Field(max_length=16)
+    ] = {}
+    upstream: UpstreamSection | None = None
+
+    @model_validator(mode="after")
+    def _sockets(self) -> PodResourcesSection:
+        sockets = [self.socket, *(each.socket for each in self.clients.values())]
+        twice = {path for path in sockets if sockets.count(path) > 1}
+        if twice:
+            raise ValueError(f"two groups of clients have one socket: {min(twice)}")
+        if "default" in self.clients:
+            raise ValueError("clients: the group `default` is the one of podResources.socket itself")
+        if self.upstream is not None and self.upstream.socket in sockets:
+            raise ValueError(f"upstream: {self.upstream.socket} is pinfold's own socket")
+        return self
+
+
+class NodeServiceSection(Section):
+    """The node service's socket (pinfold.node.v1), which only tells. An empty path: none."""
+
+    socket: str = "/run/pinfold/node.sock"
+    mode: SocketMode = "0660"
+    group: str = ""
 
 
 class ResizeSection(Section):
@@ -139,6 +187,7 @@ class Config(Section):
     enforcement: EnforcementSection = EnforcementSection()
     state: StateSection = StateSection()
     podResources: PodResourcesSection = PodResourcesSection()
+    nodeService: NodeServiceSection = NodeServiceSection()
     resize: ResizeSection = ResizeSection()
     http: HTTPSection = HTTPSection()
     control: ControlSection = ControlSection()
@@ -163,7 +212,5 @@ LATER = {
     "sources.apiserver": "the API server as a pod source",
     "enforcement.cri": "the CRI backend",
     "state.kubeletFiles": "writing the kubelet's state files",
-    "podResources.clients": "budgets per client group",
-    "podResources.upstream": "devices of the kubelet's PodResources",
     "http.tls": "TLS beyond loopback",
 }

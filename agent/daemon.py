@@ -6,35 +6,37 @@ publishes whole. Order of one turn: look at the sources, decide, save (durable o
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from agent.control_methods import ControlMethods
 from agent.enforcement import Enforcement
 from agent.errors import AgentError
-from agent.formats.podresources import Answers, encode_answers
+from agent.formats.podresources import Answers
 from agent.keeper import Keeper
 from agent.kube.manifest_directory import Listing, ManifestDirectory
-from agent.log import say
-from agent.model.cpuset import CPUSet
-from agent.model.state import State
+from agent.log import printable, say
 from agent.node.cgroup_errors import CgroupError
 from agent.node.service_manager import ServiceManager
 from agent.node.state_store import StateWriteError
 from agent.policy.free_hugepages import FreeHugepages, asks_for_hugepages
-from agent.policy.plan import Decision, Event, Observation, Wanted, ending
-from agent.policy.podresources_view import Shape, podresources_view
+from agent.policy.plan import HUGEPAGES_IN_USE, Decision, Event, Observation, Wanted, ending
+from agent.publisher import Publisher
 from agent.serve.decision_counts import count_decision
 from agent.serve.health import Check, HealthBoard
+from agent.serve.resize_counts import ResizeCounts
 from agent.serve.series import Tally
 
 _log = logging.getLogger("pinfold")
+WARNINGS = (Event.REFUSED, Event.RESIZE_DEFERRED, Event.RESIZE_INFEASIBLE, Event.RESIZE_ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class _Request:
 
 
 class Daemon:
-    """One agent. publish: tells the PodResources server the answers of a change. reconfigure: what a reload does.
+    """One agent. publisher: tells the servers what the node holds. reconfigure: what a reload does.
 
     hugepages: how many are really free at this moment; asked only while a pod that wants some waits for admission.
     """
@@ -65,12 +67,11 @@ class Daemon:
         keeper: Keeper,
         manifests: ManifestDirectory | None,
         enforcement: Enforcement,
-        publish: Callable[[Answers], None],
+        publisher: Publisher,
         board: HealthBoard,
         tally: Tally,
         service: ServiceManager,
         *,
-        shape: Shape = Shape.V1_37,
         periods: Periods | None = None,
         reconfigure: Callable[[Daemon], None] | None = None,
         hugepages: Callable[[], FreeHugepages | None] = lambda: None,
@@ -79,18 +80,16 @@ class Daemon:
         self.manifests = manifests
         self.enforcement = enforcement
         self.periods = periods or Periods()
-        self.shape = shape
-        self._publish = publish
+        self._publisher = publisher
         self._board = board
         self._tally = tally
+        self._resizes = ResizeCounts(tally)
         self._service = service
         self._reconfigure = reconfigure
         self.hugepages = hugepages
         self._inbox: queue.SimpleQueue[_Request | str] = queue.SimpleQueue()
         self._listing = Listing()
         self._said: dict[str, str] = {}  # what was last logged about each subject, so that a lasting fault is said once
-        self._published: State | None = None
-        self._answers = Answers()
         self._methods = ControlMethods(
             keeper,
             enforcement,
@@ -116,13 +115,16 @@ class Daemon:
         """Read the configuration again."""
         self._inbox.put("reload")
 
+    def publish(self) -> None:
+        """Tell the servers again what the node holds: something beside the state has changed."""
+        self._inbox.put("publish")
+
     # --- the loop ---
 
     def prepare(self) -> Answers:
         """The first turn, before anybody is served; what PodResources answers after it."""
         self._turn(enforce=True)
-        self._publish_answers()
-        return self._answers
+        return self._publisher.answers
 
     def run(self) -> None:
         """Serve until `stop`. All pins stay when it ends."""
@@ -136,9 +138,12 @@ class Daemon:
                 self._refuse_waiting()
                 return
             if message == "reload":
-                self._do_reload()
+                with contextlib.suppress(AgentError):  # it is logged, and nobody waits for an answer to a signal
+                    self._do_reload()
             elif isinstance(message, _Request):
                 self._serve(message)
+            elif message == "publish":
+                self._publisher.publish(self._listing.problems)
             now = time.monotonic()
             if now >= min(source_due, enforcement_due) or message == "reload":
                 self._turn(enforce=now >= enforcement_due)
@@ -165,7 +170,7 @@ class Daemon:
             request.answer.set_exception(error)
         else:
             request.answer.set_result(answer)
-            self._publish_answers()
+            self._publisher.publish(self._listing.problems)
 
     def _refuse_waiting(self) -> None:
         while not self._inbox.empty():
@@ -181,19 +186,18 @@ class Daemon:
             decisions = self.keeper.look(self._observe())
         except StateWriteError as error:
             self._unsaved(error)
+            self._publisher.publish(self._listing.problems)
             return
         self._well("state")
         changed = self.keeper.state is not before
         if changed:
             self._tally.observe("pinfold_decision_duration_seconds", time.perf_counter() - started)
-        for decision in decisions:
-            count_decision(self._tally, decision, self.keeper.managers, self.keeper.state.grants)
-            self._tell(decision)
+        self._tell_all(decisions)
         if enforce or changed:
             self._enforce()
         if changed:
             self._service.status(self._summary())
-        self._publish_answers()
+        self._publisher.publish(self._listing.problems)
 
     def _observe(self) -> Observation:
         listing = self.manifests.list() if self.manifests is not None else Listing()
@@ -221,6 +225,8 @@ class Daemon:
         for drift in done.drift:
             self._tally.add("pinfold_drift_repairs_total", writer=drift.writer)
             say(_log, logging.WARNING, "drift repaired", cgroup=drift.key, setting=drift.setting, writer=drift.writer)
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            self._publisher.drifted(f"{when} {drift.key}: {drift.setting} had been changed by {drift.writer}")
         self._tally.observe("pinfold_isolation_gap_seconds", done.gap.seconds)
         if done.faults:
             key, fault = next(iter(done.faults.items()))
@@ -230,31 +236,34 @@ class Daemon:
             self._fault("enforcement", AgentError(what, hint="end an exclusive pod, or reserve fewer CPUs"))
         else:
             self._well("enforcement")
-
-    def _publish_answers(self) -> None:
-        state = self.keeper.state
-        if self._published is state:
-            return
-        manager = self.keeper.managers.cpu
-        allocatable = manager.allocatable if manager is not None else CPUSet()
-        pods = [record.pod for record in state.pods.values()]
-        self._answers = encode_answers(podresources_view(pods, state.grants, allocatable, self.shape))
-        self._publish(self._answers)
-        self._published = state
+        try:
+            self._tell_all(self.keeper.settle(done.actuation))
+        except StateWriteError as error:
+            self._unsaved(error)
 
     def _do_reload(self) -> None:
+        """Apply the configuration as it is now. Raises AgentError, told already; the one before then stays in force."""
         self._service.reloading()
-        if self._reconfigure is not None:
-            try:
+        try:
+            if self._reconfigure is not None:
                 self._reconfigure(self)
-                self._well("configuration")
-            except StateWriteError as error:
-                self._unsaved(error)
-            except AgentError as error:
-                self._fault("configuration", error)
-        self._service.ready(self._summary())
+            self._well("configuration")
+        except StateWriteError as error:
+            self._unsaved(error)
+            raise
+        except AgentError as error:
+            self._fault("configuration", error)
+            raise
+        finally:
+            self._service.ready(self._summary())
 
     # --- telling ---
+
+    def _tell_all(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            count_decision(self._tally, decision, self.keeper.managers, self.keeper.state.grants)
+            self._resizes.count(decision, time.monotonic())
+            self._tell(decision)
 
     def _tell(self, decision: Decision) -> None:
         pod = decision.pod
@@ -262,7 +271,7 @@ class Daemon:
         cpus = " ".join(f"{name}:{cpus}" for name, cpus in entries.items()) if decision.event is Event.ADMITTED else ""
         say(
             _log,
-            logging.WARNING if decision.event is Event.REFUSED else logging.INFO,
+            logging.WARNING if decision.event in WARNINGS or decision.reason == HUGEPAGES_IN_USE else logging.INFO,
             str(decision.event),
             pod=pod.namespaced_name,
             uid=pod.uid,
@@ -302,5 +311,6 @@ class Daemon:
 
     def _summary(self) -> str:
         state = self.keeper.state
-        ready = "ready" if self._board.is_ready() else "not ready"
+        wrong = [f"{name}: {check.reason}" for name, check in self._board.ready().items() if not check.ok]
+        ready = f"not ready ({printable('; '.join(wrong).replace(chr(10), '; '))})" if wrong else "ready"
         return f"{ready}: {len(state.pods)} pods, {len(self.keeper.refused)} refused, generation {state.generation}"

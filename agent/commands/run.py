@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import signal
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,7 +18,7 @@ import click
 
 from agent.commands.options import config_options, parse_flags
 from agent.config import ConfigError, Loaded, load
-from agent.config_schema import Config
+from agent.config_schema import ClientGroup, Config, PodResourcesSection
 from agent.daemon import Daemon, Periods
 from agent.enforcement import Enforcement
 from agent.keeper import Keeper, policy_in_force
@@ -24,6 +26,7 @@ from agent.kube.manifest_directory import ManifestDirectory
 from agent.log import say, set_up
 from agent.model.machine import Machine
 from agent.model.state import Epoch, State
+from agent.model.topology import Topology
 from agent.node.cgroup import detect
 from agent.node.enforcer import CgroupEnforcer, ObserveOnly
 from agent.node.exec_cgroups import ExecCgroups
@@ -38,6 +41,8 @@ from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule
 from agent.policy.managers import start
 from agent.policy.podresources_view import Shape
 from agent.policy.policy_machine import free_hugepages, policy_machine
+from agent.publisher import Publisher
+from agent.serve.board import NodeBoard
 from agent.serve.control import ControlServer
 from agent.serve.exposition import metrics_route
 from agent.serve.gauges import Observed
@@ -45,13 +50,15 @@ from agent.serve.health import HealthBoard, health_routes
 from agent.serve.http import HTTPServer
 from agent.serve.loop import ServingLoop
 from agent.serve.metrics import NodeCollector
+from agent.serve.page import StatusPage
 from agent.serve.podresources import Endpoint, PodResourcesServer
+from agent.serve.podresources_upstream import Upstream, UpstreamAccess
 from agent.serve.series import Tally
 from agent.serve.sockets import SocketAccess
 from agent.serve.token_bucket import RateLimit
 
 _log = logging.getLogger("pinfold")
-RESTART_SECTIONS = ("node", "state", "podResources", "http", "control")
+RESTART_SECTIONS = ("node", "state", "podResources", "nodeService", "http", "control")
 _LIVE = {"periodSeconds": 1.0, "podQuota": "kubelet"}  # what of `enforcement` a reload applies
 
 
@@ -91,16 +98,25 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
         keeper.under(managers, node, policy_in_force(managers, settings), boot_id(config))
         enforcement = backend(config)
         loop = stack.enter_context(ServingLoop())
-        resources = PodResourcesServer(loop, [endpoint(config)])
+        resources = PodResourcesServer(loop, endpoints(config))
+        shown = NodeBoard()
+        devices = upstream(config, loop, keeper, lambda: daemon.publish())  # noqa: PLW0108 - made below
+        publisher = Publisher(
+            keeper,
+            board,
+            shown,
+            resources.publish,
+            shape=shape(config),
+            upstream=devices,
+        )
         daemon = Daemon(
             keeper,
             manifests(config, pod_level=managers.gates.pod_level_resources),
             enforcement,
-            resources.publish,
+            publisher,
             board,
             tally,
             from_environment(),
-            shape=shape(config),
             periods=periods(config),
             reconfigure=lambda daemon: reconfigure(daemon, config, path, flags),
             hugepages=lambda: free_hugepages_now(config),
@@ -110,6 +126,9 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
         signal.signal(signal.SIGHUP, lambda *_: daemon.reload())
         resources.start(daemon.prepare())
         stack.callback(resources.stop)
+        if devices is not None:
+            devices.start()
+            stack.callback(devices.stop)
         if config.http.port:
             collector = NodeCollector(
                 lambda: Observed(keeper.state, keeper.managers.machine, board.is_ready()),
@@ -117,7 +136,8 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
                 resources.calls,
                 kubelet_names=config.http.kubeletMetrics,
             )
-            routes = {**health_routes(board), "/metrics": metrics_route(collector)}
+            page = StatusPage(shown, os.uname().nodename, machine_facts(config, keeper))
+            routes = {**health_routes(board), "/metrics": metrics_route(collector), **page.routes()}
             http = HTTPServer(loop, config.http.address, config.http.port, routes)
             http.start()
             stack.callback(http.stop)
@@ -210,12 +230,38 @@ def shape(config: Config) -> Shape:
     return Shape(config.podResources.shape or config.kubeletVersion)
 
 
-def endpoint(config: Config) -> Endpoint:
-    """The PodResources socket."""
+def endpoints(config: Config) -> list[Endpoint]:
+    """The PodResources sockets: the one that everybody knows, and one per group of clients."""
     section = config.podResources
+    return [_endpoint("default", section), *(_endpoint(name, group) for name, group in section.clients.items())]
+
+
+def _endpoint(name: str, section: PodResourcesSection | ClientGroup) -> Endpoint:
     access = SocketAccess(Path(section.socket), int(section.mode, 8), section.group or None)
     limit = RateLimit(section.qps, section.burst) if section.qps else None
-    return Endpoint(access, limit=limit)
+    return Endpoint(access, name, limit)
+
+
+def upstream(config: Config, loop: ServingLoop, keeper: Keeper, changed: Callable[[], None]) -> Upstream | None:
+    """The PodResources server whose devices are passed through, if configured."""
+    section = config.podResources.upstream
+    if section is None:
+        return None
+    access = UpstreamAccess(Path(section.socket), section.periodSeconds, section.timeoutSeconds)
+    return Upstream(loop, access, lambda: frozenset(keeper.state.pods), changed)
+
+
+def machine_facts(config: Config, keeper: Keeper) -> Callable[[], Topology]:
+    """The plain facts of the machine in force, for its picture: read when somebody looks, and again when it has changed."""
+    known: list[tuple[Machine, Topology]] = []
+
+    def facts() -> Topology:
+        machine = keeper.managers.machine
+        if not known or known[0][0] is not machine:
+            known[:] = [(machine, read_topology(Path(config.node.root)))]
+        return known[0][1]
+
+    return facts
 
 
 def reconfigure(daemon: Daemon, running: Config, path: Path | None, flags: dict[str, Any]) -> None:

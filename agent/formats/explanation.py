@@ -8,8 +8,8 @@ from typing import Any
 
 from agent.formats import derivation as derivation_format
 from agent.model.pod import Pod
-from agent.model.state import State
-from agent.policy.admission import Verdict
+from agent.model.state import Grants, State
+from agent.policy.admission import Verdict, holds
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.plan import judge
@@ -36,14 +36,13 @@ def explain(managers: Managers, capacity: NodeCapacity, state: State, pod: Pod) 
         pod = replace(pod, uid=f"explained-{pod.name}")
     verdict = judge(managers, capacity, state, pod)
     owners = {uid: record.pod.namespaced_name for uid, record in state.pods.items()}
-    derivation = derive(
-        managers,
-        state.grants,
-        pod,
-        verdict,
-        owners,
-        lambda grants, changed: judge(managers, capacity, replace(state, grants=grants), changed),
-    )
+
+    def try_with(grants: Grants, changed: Pod) -> Verdict:
+        """A pod that holds nothing in these grants and did before has been taken away to try: node fit must not count it."""
+        here = {uid: record for uid, record in state.pods.items() if holds(grants, uid) or not holds(state.grants, uid)}
+        return judge(managers, capacity, replace(state, grants=grants, pods=here), changed)
+
+    derivation = derive(managers, state.grants, pod, verdict, owners, try_with)
     notes = [str(finding) for finding in lint_pod(pod, managers.gates, managers.topology.scope)]
     lines = [
         *derivation_format.render(derivation, verdict.grants, managers.gates),

@@ -60,21 +60,30 @@ def encode_get(pod: PodView) -> bytes:
 def encode_allocatable(view: PodResourcesView) -> bytes:
     """A v1 AllocatableResourcesResponse."""
     message = v1.AllocatableResourcesResponse(cpu_ids=view.allocatable_cpus, memory=_memory(view.allocatable_memory))
+    message.MergeFromString(view.allocatable_devices)
     return message.SerializeToString()
 
 
 @lru_cache(maxsize=_CACHED_PODS)
 def _list_element_v1alpha1(pod: PodView) -> bytes:
-    """One pod of a v1alpha1 List: app containers only, and of them the names (this version knows devices alone)."""
-    names = [container.name for container in pod.containers if container.kind is ContainerKind.APP]
+    """One pod of a v1alpha1 List: app containers only, and of them the names and devices (this version knows no more)."""
+    apps = [container for container in pod.containers if container.kind is ContainerKind.APP]
     message = v1alpha1.PodResources(
-        name=pod.name, namespace=pod.namespace, containers=[v1alpha1.ContainerResources(name=name) for name in names]
+        name=pod.name, namespace=pod.namespace, containers=[_container_v1alpha1(container) for container in apps]
     )
     return v1alpha1.ListPodResourcesResponse(pod_resources=[message]).SerializeToString()
 
 
 def _container(container: ContainerView) -> v1.ContainerResources:
-    return v1.ContainerResources(name=container.name, cpu_ids=container.cpus, memory=_memory(container.memory))
+    message = v1.ContainerResources(name=container.name, cpu_ids=container.cpus, memory=_memory(container.memory))
+    message.MergeFromString(container.passed.v1)
+    return message
+
+
+def _container_v1alpha1(container: ContainerView) -> v1alpha1.ContainerResources:
+    message = v1alpha1.ContainerResources(name=container.name)
+    message.MergeFromString(container.passed.v1alpha1)
+    return message
 
 
 def _memory(blocks: Blocks) -> list[v1.ContainerMemory]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agent.formats.numa_status import encode_numa
 from agent.model.numa import node_ids
 from agent.model.state import Blocks, PodRecord, State
 from agent.policy.managers import Managers
 from agent.policy.placement import placements
 from agent.policy.plan import Refused
 from agent.policy.qos import pod_qos
+from agent.policy.reasons import asked_amounts
 
 
 def encode_status(
@@ -48,6 +50,7 @@ def encode_status(
             }
             for node, numa in state.grants.memory.machine.items()
         },
+        "numa": encode_numa(state, managers),
         "pods": [_pod(record, state, managers) for record in state.pods.values()],
         "refused": [
             {
@@ -56,6 +59,7 @@ def encode_status(
                 "reason": each.reason,
                 "message": each.message,
                 "hint": each.hint,
+                "asked": dict(asked_amounts(managers, each.pod)),
             }
             for each in refused.values()
         ],

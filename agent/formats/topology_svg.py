@@ -48,24 +48,33 @@ OWNER_COLOURS = 8  # owner-0 to owner-7; give the n-th owner class owner-(n mod 
 @dataclass(frozen=True, slots=True)
 class CPUOwner:
     """Who has a CPU. label: shown in the tooltip and the legend. css_class: owner-0 to owner-7, shared, reserved or a class of
-    the surrounding page.
+    the surrounding page. pooled: several containers of one pod share it; drawn paler, with a dashed edge.
 
     Raises ValueError for a class that is not a plain lower-case name.
     """
 
     label: str
     css_class: str
+    pooled: bool = False
 
     def __post_init__(self) -> None:
         if not _CLASS.fullmatch(self.css_class):
             raise ValueError(f"not a CSS class name: {self.css_class!r}")
 
+    @property
+    def classes(self) -> str:
+        """The classes of its squares and swatches."""
+        return f"{self.css_class} pooled" if self.pooled else self.css_class
 
-def render_svg(topology: Topology, owners: Mapping[int, CPUOwner] | None = None) -> str:
-    """The picture as one <svg> element. owners: CPU -> its owner; CPUs without one are drawn neutral."""
+
+def render_svg(topology: Topology, owners: Mapping[int, CPUOwner] | None = None, *, legend: bool = True) -> str:
+    """The picture as one <svg> element. owners: CPU -> its owner; CPUs without one are drawn neutral.
+
+    legend: explain the owners below; a page that does so itself needs none.
+    """
     owners = owners or {}
     placed, width, height = place(topology_blocks(topology), cell_size(len(topology.cpus)))
-    footer = [*_footer(topology), *_legend(owners)]
+    footer = [*_footer(topology), *(_legend(owners) if legend else ())]
     width = max(width, *(_footer_width(line) for line in footer), 260)
     total_height = height + 2 * _MARGIN + (GAP + len(footer) * _LINE if footer else 0)
     cpus = {cpu.id: cpu for cpu in topology.cpus}
@@ -74,6 +83,20 @@ def render_svg(topology: Topology, owners: Mapping[int, CPUOwner] | None = None)
     parts += [_footer_line(line, height + GAP + (index + 1) * _LINE) for index, line in enumerate(footer)]
     parts.append("</g></svg>")
     return "\n".join(parts) + "\n"
+
+
+def owner_fills(*scopes: str) -> str:
+    """Style rules that give a surrounding page's swatches the picture's colours. scopes: selectors they stand below."""
+
+    def rules(scheme: int) -> str:
+        names = [name for name in _FILLS if name.startswith("owner-") or name in ("shared", "reserved")]
+        fills = "".join(
+            f"{','.join(f'{scope} .{name}' for scope in scopes)}{{fill:{_FILLS[name][scheme]}}}" for name in names
+        )
+        pooled = ",".join(f"{scope} .pooled" for scope in scopes)
+        return f"{fills}{pooled}{{fill-opacity:.55;stroke:{_FILLS['ink'][scheme]};stroke-dasharray:3 2}}"
+
+    return f"{rules(0)}@media (prefers-color-scheme:dark){{{rules(1)}}}"
 
 
 def _head(topology: Topology, width: str, height: str) -> str:
@@ -104,7 +127,8 @@ def _style(cell: int) -> str:
 def _colours(scheme: int) -> str:
     fills = "".join(f".pinfold-machine .{name}{{fill:{fill[scheme]}}}" for name, fill in _FILLS.items())
     frames = ",".join(f".pinfold-machine .{name}" for name in ("socket", "die", "node"))
-    return f"{fills}{frames}{{stroke:{_FRAMES[scheme]}}}"
+    pooled = f".pinfold-machine .pooled{{fill-opacity:.55;stroke:{_FILLS['ink'][scheme]};stroke-dasharray:3 2}}"
+    return f"{fills}{frames}{{stroke:{_FRAMES[scheme]}}}{pooled}"
 
 
 def _block(placed: PlacedBlock, cpus: Mapping[int, CPU], owners: Mapping[int, CPUOwner]) -> Iterator[str]:
@@ -139,7 +163,7 @@ def _core(core: PlacedCore, cpus: Mapping[int, CPU], owners: Mapping[int, CPUOwn
         x = 2 + index % core.columns * core.cell
         y = 2 + index // core.columns * core.cell
         owner = owners.get(cpu)
-        classes = f"cpu {owner.css_class}" if owner else "cpu"
+        classes = f"cpu {owner.classes}" if owner else "cpu"
         yield (
             f'<rect class="{classes}" data-cpu="{cpu}" x="{x + 0.5}" y="{y + 0.5}" width="{core.cell - 1}" '
             f'height="{core.cell - 1}" rx="2"><title>{escape(_cpu_tooltip(cpus[cpu], owner))}</title></rect>'
@@ -176,9 +200,7 @@ def _legend(owners: Mapping[int, CPUOwner]) -> list[tuple[str, str]]:
     counts: dict[CPUOwner, int] = {}
     for cpu in sorted(owners):
         counts[owners[cpu]] = counts.get(owners[cpu], 0) + 1
-    return [
-        (owner.css_class, f"{owner.label}: {count} CPU{'s' if count > 1 else ''}") for owner, count in counts.items()
-    ]
+    return [(owner.classes, f"{owner.label}: {count} CPU{'s' if count > 1 else ''}") for owner, count in counts.items()]
 
 
 def _footer_width(line: tuple[str, str]) -> float:

@@ -6,12 +6,12 @@ Sources: kubelet apis/podresources/server_v1.go (which containers, in which orde
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from agent.model.cpuset import CPUSet
 from agent.model.pod import Container, ContainerKind, Pod
-from agent.model.podresources import ContainerView, PodResourcesView, PodView
+from agent.model.podresources import NOTHING_PASSED, ContainerView, Passed, PodResourcesView, PodView
 from agent.model.state import Blocks, Grants, MemoryBlock
 from agent.policy.cgroup_intents import has_slice
 from agent.policy.qos import container_equivalent_guaranteed
@@ -28,36 +28,48 @@ class Shape(StrEnum):
     V1_37 = "1.37"
 
 
+_NONE_PASSED: Mapping[str, Mapping[str, Passed]] = {}
+
+
 def podresources_view(
-    pods: Iterable[Pod], grants: Grants, allocatable_cpus: CPUSet, shape: Shape = Shape.V1_37
+    pods: Iterable[Pod],
+    grants: Grants,
+    allocatable_cpus: CPUSet,
+    shape: Shape = Shape.V1_37,
+    passed: Mapping[str, Mapping[str, Passed]] = _NONE_PASSED,
+    allocatable_devices: bytes = b"",
 ) -> PodResourcesView:
     """What a client of PodResources may see.
 
     pods: in the order in which they are told; those that have succeeded, failed or been refused are left out. allocatable_cpus:
-    online minus reserved, empty with CPU policy `none`.
+    online minus reserved, empty with CPU policy `none`. passed: pod UID -> container -> devices of another server.
     """
     return PodResourcesView(
-        pods=tuple(_pod_view(pod, grants, shape) for pod in pods if not pod.terminal),
+        pods=tuple(_pod_view(pod, grants, shape, passed.get(pod.uid, {})) for pod in pods if not pod.terminal),
         allocatable_cpus=allocatable_cpus,
         allocatable_memory=_allocatable_memory(grants),
+        allocatable_devices=allocatable_devices,
     )
 
 
-def _pod_view(pod: Pod, grants: Grants, shape: Shape) -> PodView:
+def _pod_view(pod: Pod, grants: Grants, shape: Shape, passed: Mapping[str, Passed]) -> PodView:
     ordered = [
         container
         for kind in (ContainerKind.SIDECAR, ContainerKind.APP)
         for container in pod.containers
         if container.kind is kind
     ]
-    containers = tuple(_container_view(pod, container, grants, shape) for container in ordered)
+    containers = tuple(
+        _container_view(pod, container, grants, shape, passed.get(container.name, NOTHING_PASSED))
+        for container in ordered
+    )
     if shape is Shape.V1_36:
         return PodView(pod.name, pod.namespace, containers)
     bubble = grants.cpu.pod_entries.get(pod.uid, CPUSet())
     return PodView(pod.name, pod.namespace, containers, bubble, grants.memory.pod_entries.get(pod.uid, ()))
 
 
-def _container_view(pod: Pod, container: Container, grants: Grants, shape: Shape) -> ContainerView:
+def _container_view(pod: Pod, container: Container, grants: Grants, shape: Shape, passed: Passed) -> ContainerView:
     cpus = grants.cpu.entries.get(pod.uid, {}).get(container.name, CPUSet())
     memory = grants.memory.entries.get(pod.uid, {}).get(container.name, ())
     if shape is Shape.V1_37:
@@ -65,7 +77,7 @@ def _container_view(pod: Pod, container: Container, grants: Grants, shape: Shape
             cpus = CPUSet()
         if pod.uid in grants.memory.pod_entries and not container_equivalent_guaranteed(container):
             memory = ()  # a share of the pod's memory; a fractional CPU request does not cost a container its own blocks
-    return ContainerView(container.name, container.kind, cpus, memory)
+    return ContainerView(container.name, container.kind, cpus, memory, passed)
 
 
 def _allocatable_memory(grants: Grants) -> Blocks:

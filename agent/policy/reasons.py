@@ -88,7 +88,7 @@ def derive(
         verdict.reason,
         verdict.message,
         verdict.hint,
-        tuple(_resources(managers, grants, pod, asked, owners)),
+        tuple(_resources(managers, grants, pod, owners)),
         verdict.merges,
         verdict.exact,
     )
@@ -104,17 +104,26 @@ def derive(
 # --- what every NUMA node has ------------------------------------------------------------------------------------------
 
 
-def _resources(
-    managers: Managers, grants: Grants, pod: Pod, asked: Claims, owners: Mapping[str, str]
-) -> Iterator[ResourceReport]:
+def asked_amounts(managers: Managers, pod: Pod) -> Mapping[str, int]:
+    """What the pod asks of the resource managers in force: the most it holds at one time, CPUs or bytes by resource."""
+    asked = claims(pod, managers.gates)
+    amounts: dict[str, int] = {}
     if managers.cpu is not None:
-        count = asked.pod_cpus or pod_exclusive_cpus([(c.kind, asked.cpus.get(c.name, 0)) for c in pod.containers])
-        yield ResourceReport("cpu", count, tuple(_cpu_nodes(managers.cpu, grants, owners)))
-    if managers.memory is None:
-        return
-    request = asked.pod_memory or (pod_request(pod) if asked.memory else {})
-    for resource in sorted(request):
-        yield ResourceReport(resource, request[resource], tuple(_memory_nodes(grants, resource, owners)))
+        counts = [(c.kind, asked.cpus.get(c.name, 0)) for c in pod.containers]
+        amounts["cpu"] = asked.pod_cpus or pod_exclusive_cpus(counts)
+    if managers.memory is not None:
+        request = asked.pod_memory or (pod_request(pod) if asked.memory else {})
+        amounts.update({resource: request[resource] for resource in sorted(request)})
+    return amounts
+
+
+def _resources(managers: Managers, grants: Grants, pod: Pod, owners: Mapping[str, str]) -> Iterator[ResourceReport]:
+    for resource, amount in asked_amounts(managers, pod).items():
+        if resource == "cpu":
+            assert managers.cpu is not None
+            yield ResourceReport(resource, amount, tuple(_cpu_nodes(managers.cpu, grants, owners)))
+        else:
+            yield ResourceReport(resource, amount, tuple(_memory_nodes(grants, resource, owners)))
 
 
 def _cpu_nodes(manager: CPUManager, grants: Grants, owners: Mapping[str, str]) -> Iterator[NUMAReport]:

@@ -1,0 +1,74 @@
+"""Who holds what on every NUMA node: the answer to "why is node 1 full", for the status and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.model.cpuset import CPUSet, union
+from agent.model.numa import NodeMask, node_ids
+from agent.model.state import Blocks, State
+from agent.policy.managers import Managers
+
+
+def encode_numa(state: State, managers: Managers) -> list[dict[str, Any]]:
+    """Every NUMA node, those with memory only included. CPU lists in kernel form, sizes in bytes.
+
+    held: what pods have for themselves, in the order of their admission. A block of memory that spans nodes is shown whole on
+    each of them, with all its nodes: its split is not what is decided.
+    """
+    reserved = managers.cpu.reserved if managers.cpu is not None else state.policy.reserved_cpus
+    cpus = {uid: held_cpus(state, uid) for uid in state.pods}
+    blocks = {uid: held_blocks(state, uid) for uid in state.pods}
+    masks = managers.machine.topology.numa_masks
+    return [
+        {
+            "node": node,
+            "cpus": str(CPUSet(masks.get(node, 0))),
+            "reserved": str(reserved & CPUSet(masks.get(node, 0))),
+            "shared": str((state.grants.cpu.default - reserved) & CPUSet(masks.get(node, 0))),
+            "held": [
+                {"pod": record.pod.namespaced_name, "cpus": str(mine)}
+                for uid, record in state.pods.items()
+                if (mine := cpus[uid] & CPUSet(masks.get(node, 0)))
+            ],
+            "memory": _memory(state, node, blocks),
+        }
+        for node in managers.machine.numa_nodes
+    ]
+
+
+def held_cpus(state: State, uid: str) -> CPUSet:
+    """The CPUs that a pod has for itself: its bubble, or what its containers hold."""
+    bubble = state.grants.cpu.pod_entries.get(uid)
+    return bubble if bubble is not None else union(state.grants.cpu.entries.get(uid, {}).values())
+
+
+def held_blocks(state: State, uid: str) -> Blocks:
+    """The memory blocks that a pod has for itself."""
+    memory = state.grants.memory
+    whole = memory.pod_entries.get(uid)
+    return whole if whole is not None else tuple(b for own in memory.entries.get(uid, {}).values() for b in own)
+
+
+def _memory(state: State, node: int, blocks: Mapping[str, Blocks]) -> list[dict[str, Any]]:
+    tables = state.grants.memory.machine.get(node)
+    held: dict[str, dict[tuple[str, NodeMask], int]] = {}  # resource -> (pod, nodes of the block) -> bytes
+    for uid, record in state.pods.items():
+        for block in blocks[uid]:
+            if block.size and block.nodes >> node & 1:
+                of = held.setdefault(block.type, {})
+                key = (record.pod.namespaced_name, block.nodes)
+                of[key] = of.get(key, 0) + block.size
+    return [
+        {
+            "type": resource,
+            "allocatable": table.allocatable,
+            "free": table.free,
+            "held": [
+                {"pod": pod, "size": size, "numa": list(node_ids(nodes))}
+                for (pod, nodes), size in held.get(resource, {}).items()
+            ],
+        }
+        for resource, table in (sorted(tables.memory.items()) if tables is not None else ())
+    ]

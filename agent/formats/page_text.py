@@ -1,0 +1,24 @@
+"""Text that may come from a pod, made safe to stand in HTML, inside an element or a quoted attribute."""
+
+from __future__ import annotations
+
+from html import escape
+
+# Control characters, and those that turn the direction of what stands beside them (Trojan Source, CVE-2021-42574).
+_HIDDEN = [
+    *range(9),
+    *range(11, 32),
+    127,
+    *range(128, 160),
+    0x200E,
+    0x200F,
+    *range(0x202A, 0x202F),
+    *range(0x2066, 0x206A),
+]
+_SHOWN = {code: f"\\u{code:04x}" for code in _HIDDEN}
+
+
+def safe(text: str, *, lines: bool = False) -> str:
+    """The text with everything that means something in HTML escaped, and what would be invisible shown. lines: keep these."""
+    shown = text.translate(_SHOWN)
+    return escape(shown if lines else shown.replace("\n", "\\n").replace("\t", " "), quote=True)

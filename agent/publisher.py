@@ -1,0 +1,87 @@
+"""Tells the servers what the node holds: PodResources' answers and the view of it, each made once per change."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from agent.formats.podresources import Answers, encode_answers
+from agent.keeper import Keeper
+from agent.model.cpuset import CPUSet
+from agent.model.podresources import Passed, PassedDevices
+from agent.model.state import State
+from agent.policy.managers import Managers
+from agent.policy.podresources_view import Shape, podresources_view
+from agent.serve.board import NodeBoard, NodeView
+from agent.serve.health import HealthBoard
+from agent.serve.podresources_upstream import Upstream
+
+_DRIFT_LINES = 20
+_NO_DEVICES = PassedDevices()
+
+
+class Publisher:
+    """Called by the daemon's loop alone. serve: takes the answers of a change; told only after the first `answers`.
+
+    upstream: whose devices are passed through; asked soon when other pods are here than before.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        health: HealthBoard,
+        board: NodeBoard,
+        serve: Callable[[Answers], None],
+        *,
+        shape: Shape = Shape.V1_37,
+        upstream: Upstream | None = None,
+    ) -> None:
+        self._keeper = keeper
+        self._health = health
+        self._board = board
+        self._serve = serve
+        self._shape = shape
+        self._upstream = upstream
+        self._drift: deque[str] = deque(maxlen=_DRIFT_LINES)
+        self._made_from: tuple[State, Managers, PassedDevices] | None = None
+        self.answers = Answers()
+
+    def drifted(self, line: str) -> None:
+        """Remember one repair of what somebody else had changed."""
+        self._drift.append(line)
+
+    def publish(self, problems: Sequence[str]) -> None:
+        """Show the state in force. problems: of the pod sources, one sentence each."""
+        keeper = self._keeper
+        self._publish_answers(
+            keeper.state, keeper.managers, self._upstream.devices() if self._upstream is not None else _NO_DEVICES
+        )
+        wrong = [f"{name}: {check.reason}" for name, check in self._health.ready().items() if not check.ok]
+        self._board.publish(
+            NodeView(
+                keeper.state,
+                keeper.managers,
+                keeper.node,
+                keeper.refused,
+                (*wrong, *problems),
+                ready=not wrong,
+                drift=tuple(self._drift),
+            )
+        )
+
+    def _publish_answers(self, state: State, managers: Managers, devices: PassedDevices) -> None:
+        before = self._made_from
+        if before is not None and before[0] is state and before[1] is managers and before[2] is devices:
+            return
+        allocatable = managers.cpu.allocatable if managers.cpu is not None else CPUSet()
+        pods = [record.pod for record in state.pods.values()]
+        passed = {pod.uid: devices.of(pod.uid, pod.namespace, pod.name) for pod in pods} if devices.pods else _NOTHING
+        view = podresources_view(pods, state.grants, allocatable, self._shape, passed, devices.allocatable)
+        self.answers = encode_answers(view)
+        self._made_from = (state, managers, devices)
+        self._serve(self.answers)
+        if self._upstream is not None and (before is None or before[0].pods.keys() != state.pods.keys()):
+            self._upstream.look()
+
+
+_NOTHING: Mapping[str, Mapping[str, Passed]] = {}

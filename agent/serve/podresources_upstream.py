@@ -1,0 +1,146 @@
+"""Devices and dynamic resources from another PodResources server (the kubelet's), so that agents can be pointed at pinfold alone.
+
+It is asked in the background and with a deadline: no client of ours ever waits for it. While it does not answer, what it told
+last stays, and its age is a metric.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import grpc
+import grpc.aio
+
+from agent.model.podresources import Passed, PassedDevices
+from agent.proto import podresources_v1_pb2 as v1
+from agent.proto import podresources_v1alpha1_pb2 as v1alpha1
+from agent.proto.podresources_v1_pb2_grpc import PodResourcesListerStub
+from agent.serve.loop import ServingLoop
+
+_log = logging.getLogger("pinfold")  # facts: see agent.log
+RECEIVE_BYTES = 16 * 1024 * 1024
+_CHANNEL = (("grpc.max_receive_message_length", RECEIVE_BYTES), ("grpc.max_reconnect_backoff_ms", 5000))
+NOTHING = PassedDevices()
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamAccess:
+    """path: of the socket. Seconds: between two looks, and until a call is given up."""
+
+    path: Path
+    period_seconds: float = 10.0
+    timeout_seconds: float = 2.0
+
+
+class Upstream:
+    """Asks between `start` and `stop`. uids: of the pods that are here now. changed: called when it tells something new."""
+
+    def __init__(
+        self,
+        loop: ServingLoop,
+        access: UpstreamAccess,
+        uids: Callable[[], frozenset[str]],
+        changed: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._access = access
+        self._uids = uids
+        self._changed = changed
+        self._task: asyncio.Task[None] | None = None
+        self._due = asyncio.Event()
+        self._devices = NOTHING
+        self._answered_at: float | None = None
+        self._started_at = time.monotonic()
+        self._trouble = ""
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._loop.run(self._begin())
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._loop.run(self._end())
+
+    def look(self) -> None:
+        """Ask soon: other pods are here than before."""
+        self._loop.call(self._due.set)
+
+    def devices(self) -> PassedDevices:
+        """What was told last."""
+        return self._devices
+
+    def age_seconds(self) -> float:
+        """Since the last answer; since the start where there has been none."""
+        return time.monotonic() - (self._started_at if self._answered_at is None else self._answered_at)
+
+    async def _begin(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        async with grpc.aio.insecure_channel(f"unix:{quote(str(self._access.path))}", options=_CHANNEL) as channel:
+            stub = PodResourcesListerStub(channel)
+            while True:
+                self._due.clear()
+                await self._ask(stub)
+                try:
+                    async with asyncio.timeout(self._access.period_seconds):
+                        await self._due.wait()
+                except TimeoutError:
+                    continue
+
+    async def _ask(self, stub: PodResourcesListerStub) -> None:
+        uids, timeout = self._uids(), self._access.timeout_seconds
+        try:
+            listed = await stub.List(v1.ListPodResourcesRequest(), timeout=timeout)  # type: ignore[misc] # stubs are sync
+            allocatable = await stub.GetAllocatableResources(v1.AllocatableResourcesRequest(), timeout=timeout)  # type: ignore[misc]
+        except grpc.aio.AioRpcError as error:
+            self._failed(f"{error.code().name}: {error.details()}")
+            return
+        if self._trouble:
+            _log.info("upstream PodResources answers again", extra={"facts": {"socket": self._access.path}})
+            self._trouble = ""
+        self._answered_at = time.monotonic()
+        told = passed_devices(listed, allocatable, uids)
+        if told != self._devices:
+            self._devices = told
+            self._changed()
+
+    def _failed(self, why: str) -> None:
+        if not self._trouble:  # said once; the age metric tells how long it lasts
+            facts = {"socket": self._access.path, "error": why}
+            _log.warning("upstream PodResources does not answer", extra={"facts": facts})
+        self._trouble = why
+
+
+def passed_devices(
+    listed: v1.ListPodResourcesResponse, allocatable: v1.AllocatableResourcesResponse, uids: frozenset[str]
+) -> PassedDevices:
+    """The devices and dynamic resources of an answer; its CPUs and memory are left to those who decide them."""
+    pods: dict[tuple[str, str], Mapping[str, Passed]] = {}
+    for pod in listed.pod_resources:
+        containers = {each.name: _passed(each) for each in pod.containers if each.devices or each.dynamic_resources}
+        if containers:
+            pods[pod.namespace, pod.name] = containers
+    kept = v1.AllocatableResourcesResponse(devices=allocatable.devices)
+    return PassedDevices(pods, kept.SerializeToString(deterministic=True), uids)
+
+
+def _passed(container: v1.ContainerResources) -> Passed:
+    new = v1.ContainerResources(devices=container.devices, dynamic_resources=container.dynamic_resources)
+    devices = [
+        v1alpha1.ContainerDevices(resource_name=each.resource_name, device_ids=each.device_ids)
+        for each in container.devices
+    ]
+    old = v1alpha1.ContainerResources(devices=devices)
+    return Passed(new.SerializeToString(deterministic=True), old.SerializeToString(deterministic=True))

@@ -19,7 +19,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("agent.commands.explain", "Would this pod fit, where, and if not why."),
     "exec": ("agent.commands.exec", "Run a command inside a container's grant."),
     "checkpoint": ("agent.commands.checkpoint", "State files, ours and the kubelet's: show, verify, move, repair."),
-    "config": ("agent.commands.config", "Check or show the configuration."),
+    "config": ("agent.commands.config", "Check, show or reload the configuration."),
     "podresources": ("agent.commands.podresources", "See what a monitoring agent sees."),
     "queues": ("agent.commands.queues", "Queue accounting: status, resize check, reclaim, simulation."),
     "replay": ("agent.commands.replay", "Run recorded decisions again; --check compares."),
@@ -60,14 +60,21 @@ def main(args: list[str] | None = None) -> None:
     except click.Abort:
         sys.exit(130)
     except AgentError as error:
-        click.echo(f"pinfold: error: {error}", err=True)
-        if error.hint:
-            click.echo(f"         hint:  {error.hint}", err=True)
+        _show(error)
         sys.exit(error.exit_status)
     except BrokenPipeError:
         sys.stderr.close()  # the reader went away; nothing more to tell it
         sys.exit(0)
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _show(error: AgentError) -> None:
+    from agent.log import ERROR_PREFIX, goes_to_journal
+
+    lines = f"pinfold: error: {error}" + (f"\n         hint:  {error.hint}" if error.hint else "")
+    prefix = ERROR_PREFIX if goes_to_journal(sys.stderr) else ""
+    for line in lines.splitlines():
+        click.echo(prefix + line, err=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
+ERROR_PREFIX = "<3>"  # sd-daemon(3): the priority of a line, for the journal
 _PRIORITIES = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
 # a terminal or the journal must not obey what a pod put into its name
 _CONTROL = {code: f"\\x{code:02x}" for code in [*range(32), 127, *range(128, 160)]}
@@ -72,10 +73,22 @@ class JSONFormatter(logging.Formatter):
         return json.dumps(line)
 
 
+def goes_to_journal(stream: TextIO) -> bool:
+    """Whether the journal reads this stream: JOURNAL_STREAM names it by device and inode (systemd.exec(5)).
+
+    A shell that was started by a service has the variable too, but not the stream.
+    """
+    try:
+        facts = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{facts.st_dev}:{facts.st_ino}"
+
+
 def set_up(stream: TextIO = sys.stderr, *, verbose: bool = False) -> None:
     """Log to `stream` in the form its reader wants."""
     handler = logging.StreamHandler(stream)
-    if "JOURNAL_STREAM" in os.environ:
+    if goes_to_journal(stream):
         handler.setFormatter(PlainFormatter(journal=True))
     elif stream.isatty():
         handler.setFormatter(PlainFormatter(journal=False))

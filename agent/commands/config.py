@@ -9,18 +9,19 @@ from typing import Any
 
 import click
 
-from agent.commands.options import config_options, parse_flags
+from agent.commands.options import config_options, parse_flags, socket_option
 from agent.config import Loaded, load
 from agent.node.archive import open_sysroot
 from agent.node.topology import read_topology
 from agent.node_config import POD_LEVEL_MANAGERS, manager_config, node_capacity, reserved
 from agent.policy.managers import start
 from agent.policy.policy_machine import policy_machine
+from agent.serve.control_client import ControlClient
 
 
 @click.group()
 def command() -> None:
-    """Check or show the configuration."""
+    """Check, show or reload the configuration."""
 
 
 @command.command()
@@ -58,6 +59,21 @@ def check(config: Path | None, flags: tuple[str, ...], root: Path | None) -> int
     with open_sysroot(root if root is not None else Path(loaded.config.node.root)) as directory:
         for line in facts(loaded, directory):
             click.echo(line)
+    return 0
+
+
+@command.command()
+@socket_option
+def reload(socket: Path) -> int:
+    """Have the running agent apply the configuration as it is in the files now.
+
+    Fails with what is wrong, and then the configuration before stays in force. What needs a restart is in the agent's log.
+
+    \b
+    Example:
+      pinfold config reload
+    """
+    ControlClient(socket).call("reload", {})
     return 0
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
+from agent.commands.options import socket_option
 from agent.errors import AgentError
 from agent.node.exec_process import Ended, run_in_cgroups
-from agent.serve.control import CONTROL_SOCKET
 from agent.serve.control_client import AgentNotRunningError, ControlClient, ControlSocketError
 from agent.serve.exec_grant import FINISHED, PREPARE, ExecFinished, ExecGrant
 
@@ -24,7 +24,7 @@ RETRY_SECONDS = 0.5
 @click.argument("pod")
 @click.argument("container")
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--socket", type=click.Path(path_type=Path), default=CONTROL_SOCKET, help="The agent's control socket.")
+@socket_option
 @click.option("-v", "--verbose", is_flag=True, help="Say on standard error which CPUs the command gets.")
 def command(pod: str, container: str, cmd: tuple[str, ...], socket: Path, verbose: bool) -> int:
     """Run CMD as a container of a manifest pod: on its CPUs and memory nodes, within its limits.

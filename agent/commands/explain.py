@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from agent.commands.options import config_options, parse_flags
+from agent.commands.options import config_options, parse_flags, socket_option
 from agent.config import load
 from agent.errors import BadInputError
 from agent.formats.documents import MAX_BYTES
@@ -26,7 +26,6 @@ from agent.policy.managers import Managers, start
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.policy_machine import policy_machine
 from agent.policy.restore import refit
-from agent.serve.control import CONTROL_SOCKET
 from agent.serve.control_client import ControlClient
 
 
@@ -44,7 +43,7 @@ class _Node:
 @config_options
 @click.option("--state", "state_path", type=click.Path(path_type=Path), help="State file [none].")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the answer.")
-@click.option("--socket", type=click.Path(path_type=Path), default=CONTROL_SOCKET, help="The agent's control socket.")
+@socket_option
 def command(
     pods: tuple[str, ...],
     offline: bool,

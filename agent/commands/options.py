@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import click
 import yaml
 
+from agent.serve.control import CONTROL_SOCKET
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -20,6 +22,12 @@ def config_options(function: _F) -> _F:
     return click.option(
         "--config", type=click.Path(path_type=Path), help="Configuration file [/etc/pinfold/config.yaml]."
     )(function)
+
+
+def socket_option(function: _F) -> _F:
+    """`--socket PATH`, as parameter `socket`. Whether the caller may use it is for the connection to find out and to say."""
+    kind = click.Path(path_type=Path, readable=False)
+    return click.option("--socket", type=kind, default=CONTROL_SOCKET, help="The agent's control socket.")(function)
 
 
 def parse_flags(flags: tuple[str, ...]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def command() -> None:
 @click.option(
     "--socket",
     "path",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     default=PODRESOURCES_SOCKET,
     show_default=True,
     help="The socket to ask; a kubelet's works as well.",

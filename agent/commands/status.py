@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from agent.commands.options import socket_option
 from agent.log import printable
-from agent.serve.control import CONTROL_SOCKET
 from agent.serve.control_client import ControlClient
 
 WATCH_SECONDS = 1.0
@@ -20,7 +20,7 @@ WATCH_SECONDS = 1.0
 @click.command()
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the answer.")
 @click.option("--watch", is_flag=True, help="Show it again whenever it changes, until interrupted.")
-@click.option("--socket", type=click.Path(path_type=Path), default=CONTROL_SOCKET, help="The agent's control socket.")
+@socket_option
 def command(output: str, watch: bool, socket: Path) -> int:
     """Show what the running agent holds: pools, pods with their CPUs and memory, refusals with their reasons.
 

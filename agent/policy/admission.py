@@ -22,6 +22,7 @@ from agent.policy.hint_family import Hint, ProviderHints
 from agent.policy.hints import cpu_hints, memory_hints
 from agent.policy.managers import Managers
 from agent.policy.memory_placement import allocate_memory, check_page_sizes
+from agent.policy.misalignment import Situation, anchors, misalignment
 from agent.policy.pod_pool import check_shared_pool, slice_cpus, slice_memory
 from agent.policy.refusal import AllocationError, EmptyPodSharedPoolError, Refusal, TopologyAffinityError
 from agent.policy.topology_manager import Merged, merge
@@ -36,7 +37,8 @@ DeviceHints = Mapping[str, ProviderHints]  # container name -> what the device m
 class Verdict:
     """The answer for one pod and the grants after it; a refusal has the grants it was given.
 
-    affinities: container -> the merged hint its resources were allocated under. merges: every merge on the way.
+    affinities: container -> the merged hint its resources were allocated under. merges: every merge on the way. rule: what
+    decided a refusal, in words.
     """
 
     admitted: bool
@@ -47,6 +49,12 @@ class Verdict:
     hint: str = ""
     affinities: Mapping[str, Hint] = field(default_factory=dict)
     merges: tuple[MergeStep, ...] = ()
+    rule: str = ""
+
+    @classmethod
+    def refused(cls, grants: Grants, asked: Claims, refusal: Refusal, merges: tuple[MergeStep, ...] = ()) -> Verdict:
+        """A refusal, with everything it says."""
+        return cls(False, grants, asked, refusal.reason, str(refusal), refusal.hint, merges=merges, rule=refusal.rule)
 
     @property
     def exact(self) -> bool:
@@ -97,7 +105,7 @@ def admit(managers: Managers, grants: Grants, pod: Pod, devices: DeviceHints | N
             _admit_containers(managers, draft, pod, asked, devices or {})
         check_minimum_shared_pool(managers, grants.cpu.default, draft.shared, pod)
     except Refusal as refusal:
-        return Verdict(False, grants, asked, refusal.reason, str(refusal), refusal.hint, merges=tuple(draft.merges))
+        return Verdict.refused(grants, asked, refusal, tuple(draft.merges))
     return Verdict(
         True, _commit(grants, pod.uid, draft), asked, affinities=draft.affinities, merges=tuple(draft.merges)
     )
@@ -132,11 +140,23 @@ def _commit(grants: Grants, uid: str, draft: _Draft) -> Grants:
 # --- hints -----------------------------------------------------------------------------------------------------------
 
 
-def _merge(managers: Managers, draft: _Draft, container: str, providers: Sequence[ProviderHints], message: str) -> Hint:
+def _merge(
+    managers: Managers,
+    draft: _Draft,
+    pod: Pod,
+    container: str,
+    providers: Sequence[ProviderHints],
+    asked: Mapping[str, int],
+    message: str,
+) -> Hint:
     merged = merge(managers.machine.numa_mask, managers.machine.distances, managers.topology, providers)
     draft.merges.append(MergeStep(container, tuple(providers), merged))
     if not merged.admit:
-        raise TopologyAffinityError(message)
+        reserved = managers.cpu.reserved if managers.cpu is not None else CPUSet()
+        tied = anchors(pod.containers, draft.cpus, draft.cpu_reuse)
+        now = Situation(asked, draft.shared - reserved, draft.cpu_reuse, draft.machine, tied)
+        why = misalignment(managers, merged, now)
+        raise TopologyAffinityError(f"{message}{why.note}", hint=why.hint, rule=why.rule)
     return merged.best
 
 
@@ -169,12 +189,14 @@ def _admit_containers(managers: Managers, draft: _Draft, pod: Pod, asked: Claims
     for container in pod.containers:
         affinity = UNALIGNED
         if managers.aligned:
+            count, request = asked.cpus.get(container.name, 0), asked.memory.get(container.name)
             providers = [
                 devices.get(container.name),
-                _cpu_provider(managers, draft, asked.cpus.get(container.name, 0)),
-                _memory_provider(managers, draft, asked.memory.get(container.name)),
+                _cpu_provider(managers, draft, count),
+                _memory_provider(managers, draft, request),
             ]
-            affinity = _merge(managers, draft, container.name, providers, message)
+            amounts = {"cpu": count, **(request or {})}
+            affinity = _merge(managers, draft, pod, container.name, providers, amounts, message)
             draft.affinities[container.name] = affinity
         _allocate(managers, draft, pod, container, asked, affinity, devices)
 
@@ -184,7 +206,7 @@ def _admit_pod(managers: Managers, draft: _Draft, pod: Pod, asked: Claims, devic
     total = cpu_static.pod_exclusive_cpus([(c.kind, asked.cpus.get(c.name, 0)) for c in pod.containers])
     request = memory_static.pod_request(pod) if asked.memory else None
     providers = [*devices.values(), _cpu_provider(managers, draft, total), _memory_provider(managers, draft, request)]
-    affinity = _merge(managers, draft, "", providers, NO_LOCALITY)
+    affinity = _merge(managers, draft, pod, "", providers, {"cpu": total, **(request or {})}, NO_LOCALITY)
     for container in pod.containers:
         draft.affinities[container.name] = affinity
         _allocate(managers, draft, pod, container, asked, affinity, devices)
@@ -240,8 +262,10 @@ def _admit_pod_level(managers: Managers, draft: _Draft, pod: Pod, asked: Claims,
     affinity = _merge(
         managers,
         draft,
+        pod,
         "",
         providers,
+        {"cpu": asked.pod_cpus, **(memory or {})},
         "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
     )
     draft.affinities = {container.name: affinity for container in pod.containers}
@@ -310,6 +334,7 @@ def check_minimum_shared_pool(managers: Managers, before: CPUSet, after: CPUSet,
             f"at least {managers.min_shared_cpus} must stay"
         ),
         hint="ask for fewer CPUs, or lower the minimum shared pool in the configuration",
+        rule="exclusive grants leave the shared containers their minimum of CPUs, judged on the whole pod",
     )
 
 

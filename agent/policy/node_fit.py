@@ -31,6 +31,8 @@ class OutOfResource(Refusal):
     lacking: how much more would have to be left, in the unit of the message.
     """
 
+    rule = "node fit, judged last: what the node has for pods minus the requests of those that run"
+
     def __init__(self, resource: str, requested: int, used: int, capacity: int) -> None:
         super().__init__(
             f"Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}",

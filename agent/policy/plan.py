@@ -336,7 +336,8 @@ def judge(
     try:
         require_valid(pod, pod_level_resources=gates.pod_level_resources)
     except InvalidPodError as error:
-        return Verdict(False, state.grants, claims(pod, gates), INVALID_POD, str(error), error.hint)
+        rule = "resources that an API server refuses are refused first"
+        return Verdict(False, state.grants, claims(pod, gates), INVALID_POD, str(error), error.hint, rule=rule)
     verdict = admit(managers, state.grants, pod)
     if not verdict.admitted:
         return verdict
@@ -345,7 +346,7 @@ def judge(
         if hugepages is not None and hugepages.rule is FreeHugepagesRule.REFUSE:
             check_free_hugepages(verdict.grants, pod, hugepages)
     except Refusal as refusal:
-        return Verdict(False, state.grants, verdict.claims, refusal.reason, str(refusal), refusal.hint)
+        return Verdict.refused(state.grants, verdict.claims, refusal)
     return verdict
 
 

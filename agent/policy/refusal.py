@@ -7,16 +7,26 @@ from agent.model.cpuset import CPUSet
 
 
 class Refusal(AgentError):  # noqa: N818 - the answer is no; nothing broke
-    """A pod cannot be admitted. `reason` is what the pod's status shows; the message starts with the kubelet's words."""
+    """A pod cannot be admitted. `reason` is what the pod's status shows; the message starts with the kubelet's words.
+
+    rule: what decided, in words, for `explain`.
+    """
 
     exit_status = 1
     reason = "UnexpectedAdmissionError"
+    rule = ""
+
+    def __init__(self, message: str, *, hint: str | None = None, rule: str = "") -> None:
+        super().__init__(message, hint=hint)
+        if rule:
+            self.rule = rule
 
 
 class SMTAlignmentError(Refusal):
     """full-pcpus-only cannot be kept."""
 
     reason = "SMTAlignmentError"
+    rule = "full-pcpus-only gives whole cores only, none of which has a reserved thread"
 
     @classmethod
     def not_multiple(cls, cpus: int, group_size: int) -> SMTAlignmentError:
@@ -51,6 +61,7 @@ class EmptyPodSharedPoolError(Refusal):
     """A pod with pod-level resources leaves nothing for its containers without exclusive ones (KEP-5526)."""
 
     reason = "EmptyPodSharedPoolError"
+    rule = "what the exclusive containers leave of a pod's own resources must not be empty while other containers need it"
 
     @classmethod
     def long_running(cls, resource: str) -> EmptyPodSharedPoolError:
@@ -72,5 +83,7 @@ class EmptyPodSharedPoolError(Refusal):
 class AllocationError(Refusal):
     """Everything else that goes wrong while CPUs or memory are taken."""
 
-    def __init__(self, why: str, *, hint: str | None = None, note: str = "") -> None:
-        super().__init__(f"Allocate failed due to {why}, which is unexpected{note}", hint=hint)
+    rule = "what is taken must be free once the NUMA nodes are chosen"
+
+    def __init__(self, why: str, *, hint: str | None = None, note: str = "", rule: str = "") -> None:
+        super().__init__(f"Allocate failed due to {why}, which is unexpected{note}", hint=hint, rule=rule)

@@ -61,7 +61,9 @@ class EmptyPodSharedPoolError(Refusal):
     """A pod with pod-level resources leaves nothing for its containers without exclusive ones (KEP-5526)."""
 
     reason = "EmptyPodSharedPoolError"
-    rule = "what the exclusive containers leave of a pod's own resources must not be empty while other containers need it"
+    rule = (
+        "what the exclusive containers leave of a pod's own resources must not be empty while other containers need it"
+    )
 
     @classmethod
     def long_running(cls, resource: str) -> EmptyPodSharedPoolError:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from agent.model.pod import Pod
 from agent.model.state import Affinity, FirstGrant, Grants, PodPhase, PodRecord, ResizeState, State
 from agent.policy import resize_events
-from agent.policy.admission import Verdict, admit, container_started, remove
+from agent.policy.admission import Verdict, admit, container_started, holds, remove
 from agent.policy.eligibility import claims
 from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule, check_free_hugepages, missing_hugepages
 from agent.policy.managers import Managers
@@ -22,8 +22,9 @@ from agent.policy.node_fit import NodeCapacity, check_node_fit
 from agent.policy.pod_validation import InvalidPodError, require_valid
 from agent.policy.refusal import Refusal
 from agent.policy.resize import judge_resize
-from agent.policy.resize_lifecycle import Actuation, answered, edited, in_progress, settled
+from agent.policy.resize_lifecycle import Actuation, answered, edited, in_progress, same_sizes, settled
 from agent.policy.resize_order import retry_order
+from agent.policy.second import after_resize, followed, is_second, paused, unplaced
 
 ContainerKey = tuple[str, str]  # pod UID, container name
 INVALID_POD = "InvalidPod"  # what an API server would have refused
@@ -37,7 +38,11 @@ class Event(StrEnum):
     REFUSED = "refused"
     WAITING = "waiting"  # the pod before it under this name has not ended yet
     TERMINATING = "terminating"
+    UNPLACED = "unplaced"  # runs in the shared pool: a kubelet admitted it, and there is no room for what it asks for
+    PLACED = "placed"  # was unplaced, and has now what it asked for
     RELEASED = "released"
+    ADOPTED = "adopted"  # it ran already, and its cgroups prove what it holds
+    NOT_PROVEN = "not-proven"  # it ran already, and its cgroups prove nothing
     RESIZE_REQUESTED = "resize-requested"
     RESIZE_WITHDRAWN = "resize-withdrawn"
     RESIZE_DEFERRED = "resize-deferred"
@@ -76,11 +81,16 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A pod that a source wants here. fingerprint: of its manifest apart from cpu and memory, "" for other sources."""
+    """A pod that a source wants here. fingerprint: of its manifest apart from cpu and memory, "" for other sources.
+
+    terminal, running: what a source beside a kubelet says of its life: it has ended for good, a container of it runs.
+    """
 
     pod: Pod
     source: str = "manifests"
     fingerprint: str = ""
+    terminal: bool = False
+    running: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,9 @@ class Observation:
 
     wanted: what the sources want here, in their order; a pod without a UID gets one of `fresh_uids` (random, one per pod).
     silent_sources: sources that could not be read: their pods are taken as still wanted. alive: containers with tasks; those
-    of pods in `ending` suffice. now_seconds: Unix time. hugepages: what is really free; None = not looked at.
+    of pods in `ending` suffice. now_seconds: Unix time. hugepages: what is really free; None = not looked at. paused: nothing
+    exclusive is given. sources: the names of all sources there are; None: every record's is among them. cgroups_seen: `alive` is
+    what the kernel says, so that a pod of which no source speaks is gone once nothing of it is alive.
     """
 
     wanted: Sequence[Wanted] = ()
@@ -98,6 +110,9 @@ class Observation:
     fresh_uids: Sequence[str] = ()
     now_seconds: float = 0.0
     hugepages: FreeHugepages | None = None
+    paused: bool = False
+    sources: frozenset[str] | None = None
+    cgroups_seen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +125,23 @@ class Plan:
 
 
 def ending(state: State, wanted: Sequence[Wanted], silent_sources: frozenset[str] = frozenset()) -> frozenset[str]:
-    """UIDs of the pods that nobody wants any more, or not like this: they go once their containers have stopped."""
+    """UIDs of the pods that nobody wants any more, or not like this: they go once their containers have stopped.
+
+    Grants without a record of their pod are among them as long as no source names the pod.
+    """
     by_uid = {each.pod.uid: each for each in with_uids(state, wanted)}
-    return frozenset(
+    known = (
         uid
         for uid, record in state.pods.items()
         if record.source not in silent_sources and not _goes_on(record, by_uid.get(uid))
     )
+    return frozenset((*known, *(uid for uid in _without_record(state) if uid not in by_uid)))
+
+
+def _without_record(state: State) -> list[str]:
+    cpu, memory = state.grants.cpu, state.grants.memory
+    held = {**cpu.entries, **cpu.pod_entries, **memory.entries, **memory.pod_entries}
+    return [uid for uid in held if uid not in state.pods]
 
 
 def with_uids(state: State, wanted: Sequence[Wanted], fresh_uids: Sequence[str] = ()) -> list[Wanted]:
@@ -132,7 +157,11 @@ def with_uids(state: State, wanted: Sequence[Wanted], fresh_uids: Sequence[str] 
 
 
 def _goes_on(record: PodRecord, wanted: Wanted | None) -> bool:
-    if wanted is None or record.phase is PodPhase.TERMINATING:
+    if wanted is None or wanted.terminal:
+        return False
+    if is_second(wanted.source):
+        return True
+    if record.phase is PodPhase.TERMINATING:
         return False
     return record.fingerprint in ("", wanted.fingerprint)  # "": imported, or written before fingerprints were kept
 
@@ -153,10 +182,14 @@ def decide(
     Unchanged input gives an unchanged state (same generation) and no decisions.
     """
     run = _Run(managers, node, state, seen)
-    run.follow_known(with_uids(state, seen.wanted, seen.fresh_uids))
+    known = with_uids(state, seen.wanted, seen.fresh_uids)
+    run.follow_known(known)
+    run.release_unknown(known)
     wanted = with_uids(run.state, seen.wanted, seen.fresh_uids)  # a pod that has just ended gives its name a new uid
     run.try_resizes(retry=retry)
-    run.admit_new(wanted, refused, retry=retry or run.released or run.resized)
+    free = retry or run.released or run.resized
+    run.place(retry=free)
+    run.admit_new(wanted, refused, retry=free)
     changed = run.state != state
     return Plan(
         replace(run.state, generation=state.generation + 1) if changed else state, run.refused, tuple(run.decisions)
@@ -185,19 +218,61 @@ class _Run:
     def follow_known(self, wanted: Sequence[Wanted]) -> None:
         by_uid = {each.pod.uid: each for each in wanted}
         for uid, record in self.state.pods.items():
-            if record.source in self.seen.silent_sources:
-                continue
             each = by_uid.get(uid)
+            if self._unheard(record):
+                if each is not None and each.source not in self.seen.silent_sources:
+                    record = replace(record, source=each.source)  # another source speaks for it from now on
+                    self._put(record)
+                elif not self._provable(uid):
+                    continue
             if each is not None and _goes_on(record, each):
-                self._follow_resources(record, each.pod)
+                self._follow_resources(self._follow_life(record, each), each.pod)
             else:
                 self._end(record)
 
+    def _unheard(self, record: PodRecord) -> bool:
+        """Whether no source says anything about this pod: its own cannot be read, or is not configured any more."""
+        sources = self.seen.sources
+        return record.source in self.seen.silent_sources or (sources is not None and record.source not in sources)
+
+    def _provable(self, uid: str) -> bool:
+        """Whether the end of a pod of which no source speaks is proven: all are heard, and nothing of it is alive."""
+        alive = any(other == uid for other, _ in self.seen.alive)
+        return self.seen.cgroups_seen and not self.seen.silent_sources and not alive
+
+    def release_unknown(self, wanted: Sequence[Wanted]) -> None:
+        """Grants without a record end once no source names their pod and nothing of it is alive."""
+        named = {each.pod.uid for each in wanted}
+        for uid in _without_record(self.state):
+            if uid not in named and self._provable(uid):
+                self.state = replace(self.state, grants=remove(self.managers, self.state.grants, uid))
+                self.released = True
+                self.say(Event.RELEASED, Pod(uid, uid), message="its pod is not known here, and nothing of it runs")
+
+    def _follow_life(self, record: PodRecord, wanted: Wanted) -> PodRecord:
+        """Of a pod beside a kubelet: who speaks for it, and how far it has come."""
+        if not is_second(wanted.source):
+            return record
+        after = replace(record, source=wanted.source)
+        after = followed(after, terminating=wanted.pod.terminating, running=wanted.running)
+        if after != record:
+            self._put(after)
+        if after.phase is PodPhase.TERMINATING and record.phase is not PodPhase.TERMINATING:
+            self.say(Event.TERMINATING, record.pod, message="keeps what it holds until its containers have stopped")
+        return after
+
     def _follow_resources(self, record: PodRecord, pod: Pod) -> None:
         """An edit of cpu and memory is a wish to resize; `try_resizes` answers it."""
+        if record.unplaced is not None:
+            if not same_sizes(record.pod, pod):
+                self._put(replace(record, pod=pod))
+                self.resized = True
+            return
         after = edited(record, pod, self.seen.now_seconds)
         if after is record:
             return
+        if is_second(record.source):
+            after = after_resize(after)
         self._put(after)
         if after.resize.desired is None:
             self.say(Event.RESIZE_WITHDRAWN, pod, message="the manifest asks for what is allocated again")
@@ -213,7 +288,7 @@ class _Run:
         for record in retry_order(self.state.pods.values(), pod_level_resources=gates.pod_level_resources):
             waiting = record.resize.state
             quiet = waiting is ResizeState.DEFERRED and self.state is self.before
-            if record.phase is PodPhase.TERMINATING:
+            if record.phase is PodPhase.TERMINATING or (self.seen.paused and holds(self.state.grants, record.pod.uid)):
                 continue
             if not retry and (quiet or waiting is ResizeState.INFEASIBLE):
                 continue
@@ -226,6 +301,8 @@ class _Run:
         running = [each.pod for each in self.state.pods.values()]
         verdict = judge_resize(self.managers, self.node, self.state.grants, running, record, desired)
         after = answered(record, verdict)
+        if is_second(record.source):
+            after = after_resize(after)
         if verdict.state is ResizeState.IN_PROGRESS:
             self.state = replace(self.state, grants=verdict.grants)
             self._put(after)
@@ -259,12 +336,38 @@ class _Run:
     def _put(self, record: PodRecord) -> None:
         self.state = replace(self.state, pods={**self.state.pods, record.pod.uid: record})
 
+    # --- pods beside a kubelet for which there was no room ---
+
+    def place(self, *, retry: bool) -> None:
+        """Try the unplaced pods again, in the order of their admission, where something has become free."""
+        if not retry:
+            return
+        for uid, record in self.state.pods.items():
+            if record.unplaced is None or record.phase is PodPhase.TERMINATING:
+                continue
+            verdict = self._judge(record.pod, record.source)
+            if verdict.admitted:
+                self.state = replace(self.state, grants=verdict.grants)
+                self._put(replace(_granted(record, verdict), unplaced=None))
+                self.say(Event.PLACED, record.pod)
+            elif (mark := unplaced(verdict)) != record.unplaced:
+                self._put(replace(self.state.pods[uid], unplaced=mark))
+
+    def _judge(self, pod: Pod, source: str) -> Verdict:
+        """A kubelet has seen to it already that its pods fit the node as a whole."""
+        node = None if is_second(source) else self.node
+        verdict = judge(self.managers, node, self.state, pod, self.seen.hugepages)
+        given = verdict.admitted and holds(verdict.grants, pod.uid)
+        return paused(verdict) if given and self.seen.paused else verdict
+
     # --- pods that are new ---
 
     def admit_new(self, wanted: Sequence[Wanted], before: Mapping[str, Refused], *, retry: bool) -> None:
         names = {record.pod.namespaced_name: record for record in self.state.pods.values()}
         seen_uids: dict[str, str] = {}
         for each in wanted:
+            if each.terminal:
+                continue
             pod = each.pod
             key = pod.namespaced_name
             twin = seen_uids.setdefault(pod.uid, key)
@@ -273,7 +376,8 @@ class _Run:
                 continue
             holder = names.get(key)
             known = self.state.pods.get(pod.uid)
-            if known is not None and known.phase is not PodPhase.TERMINATING and holder is known:
+            goes_on = known is not None and (known.phase is not PodPhase.TERMINATING or is_second(each.source))
+            if goes_on and holder is known:
                 continue
             if holder is not None or known is not None:
                 before_it = holder if holder is not None else known
@@ -293,19 +397,19 @@ class _Run:
     def _try(self, wanted: Wanted, before: Mapping[str, Refused]) -> None:
         pod = wanted.pod
         hugepages = self.seen.hugepages
-        verdict = judge(self.managers, self.node, self.state, pod, hugepages)
+        verdict = self._judge(pod, wanted.source)
+        record = PodRecord(pod, PodPhase.ADMITTED, self.seen.now_seconds, wanted.source, wanted.fingerprint)
+        if is_second(wanted.source):
+            record = followed(record, terminating=pod.terminating, running=wanted.running)
+        if not verdict.admitted and is_second(wanted.source):
+            mark = unplaced(verdict)
+            self._put(replace(record, unplaced=mark))
+            self.say(Event.UNPLACED, pod, mark.reason, verdict.message, verdict.hint)
+            return
         if not verdict.admitted:
             self._refuse(before, Refused(pod, verdict.reason, verdict.message, verdict.hint))
             return
-        record = PodRecord(
-            pod,
-            PodPhase.ADMITTED,
-            self.seen.now_seconds,
-            wanted.source,
-            wanted.fingerprint,
-            first_grant(verdict.grants, pod.uid),
-            affinities={name: Affinity(hint.affinity, hint.preferred) for name, hint in verdict.affinities.items()},
-        )
+        record = _granted(record, verdict)
         self.state = replace(
             self.state,
             grants=verdict.grants,
@@ -326,11 +430,12 @@ class _Run:
 
 
 def judge(
-    managers: Managers, node: NodeCapacity, state: State, pod: Pod, hugepages: FreeHugepages | None = None
+    managers: Managers, node: NodeCapacity | None, state: State, pod: Pod, hugepages: FreeHugepages | None = None
 ) -> Verdict:
     """Would this pod be admitted now: the API server's checks, the resource managers, node fit, in this order.
 
-    hugepages: what is really free, judged last and only where its rule is to refuse.
+    node: None where a kubelet has judged the fit. hugepages: what is really free, judged last and only where its rule is to
+    refuse.
     """
     gates = managers.gates
     try:
@@ -342,12 +447,18 @@ def judge(
     if not verdict.admitted:
         return verdict
     try:
-        check_node_fit(node, [record.pod for record in state.pods.values()], pod)
+        if node is not None:
+            check_node_fit(node, [record.pod for record in state.pods.values()], pod)
         if hugepages is not None and hugepages.rule is FreeHugepagesRule.REFUSE:
             check_free_hugepages(verdict.grants, pod, hugepages)
     except Refusal as refusal:
         return Verdict.refused(state.grants, verdict.claims, refusal)
     return verdict
+
+
+def _granted(record: PodRecord, verdict: Verdict) -> PodRecord:
+    affinities = {name: Affinity(hint.affinity, hint.preferred) for name, hint in verdict.affinities.items()}
+    return replace(record, first=first_grant(verdict.grants, record.pod.uid), affinities=affinities)
 
 
 def first_grant(grants: Grants, uid: str) -> FirstGrant:

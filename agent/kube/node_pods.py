@@ -1,0 +1,107 @@
+"""The pods of one node as a source lists them, kept by UID: what can be used becomes a view, the rest is named.
+
+A pod whose newest form cannot be read keeps its last one: garbage is no proof that a pod has ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agent.errors import AgentError
+from agent.formats.node_pods import NodePod, decode_node_pod
+from agent.formats.pods import describe
+from agent.kube.http_access import AccessError
+from agent.kube.source import View
+from agent.policy.cgroup_names import ContainerCgroup
+from agent.policy.plan import Wanted
+
+MAX_PODS = 4096  # above what any node runs; more than this is a server gone wild
+MAX_PROBLEMS = 20
+
+
+@dataclass(slots=True)
+class _Entry:
+    pod: NodePod | None = None
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class NodePods:
+    """source: its name, for the pods' records."""
+
+    source: str
+    _entries: dict[str, _Entry] = field(default_factory=dict)
+
+    def put(self, obj: object) -> None:
+        """A pod is here, or has changed. Raises AccessError for too many."""
+        uid = uid_of(obj)
+        before = self._entries.get(uid)
+        if before is None and len(self._entries) >= MAX_PODS:
+            raise AccessError(f"source {self.source}: more than {MAX_PODS} pods on one node")
+        self._entries[uid] = _decode(obj, before)
+
+    def drop(self, uid: str) -> None:
+        """A pod is gone."""
+        self._entries.pop(uid, None)
+
+    def replace(self, objects: list[object]) -> None:
+        """Exactly these pods are here. Raises AccessError for too many."""
+        if len(objects) > MAX_PODS:
+            raise AccessError(f"source {self.source}: {len(objects)} pods on one node, at most {MAX_PODS} are read")
+        before, self._entries = self._entries, {}
+        for obj in objects:
+            self._entries[uid_of(obj)] = _decode(obj, before.get(uid_of(obj)))
+
+    def view(self, heard: float) -> View:
+        """What is here now. Pods in the order of their creation, which is the kubelet's order of admission after its start."""
+        pods = [entry.pod for entry in self._entries.values() if entry.pod is not None]
+        pods.sort(key=lambda each: (each.pod.creation_timestamp, each.pod.namespaced_name))
+        problems = [entry.problem for entry in self._entries.values() if entry.problem]
+        return View(
+            wanted=tuple(Wanted(each.pod, self.source, terminal=each.terminal) for each in pods),
+            synced=True,
+            problems=tuple(problems[:MAX_PROBLEMS]),
+            instances={
+                found: ContainerCgroup(each.pod.uid, name) for each in pods for found, name in each.instances.items()
+            },
+            running=frozenset(each.pod.uid for each in pods if each.running),
+            heard=heard,
+        )
+
+
+def uid_of(obj: object) -> str:
+    """metadata.uid as the server gives it; "" where there is none."""
+    metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    uid = metadata.get("uid") if isinstance(metadata, dict) else None
+    return uid if isinstance(uid, str) else ""
+
+
+def _decode(obj: object, before: _Entry | None) -> _Entry:
+    try:
+        if not isinstance(obj, dict) or not uid_of(obj):
+            raise AccessError(f"pod {describe(obj)}: has no uid")
+        return _Entry(decode_node_pod(obj))
+    except AgentError as error:
+        kept = before.pod if before is not None else None
+        return _Entry(kept, f"{error}; " + ("its last form is used" if kept else "it is passed over"))
+
+
+def decode_json(data: bytes, where: str) -> Mapping[str, object]:
+    """A JSON object. Raises AccessError."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise AccessError(f"{where}: not JSON: {str(error)[:100]}") from error
+    if not isinstance(value, dict):
+        raise AccessError(f"{where}: not a JSON object")
+    return value
+
+
+def items_of(value: Mapping[str, object], where: str) -> list[object]:
+    """The items of a PodList. Raises AccessError for anything else: it must not be taken for a list without pods."""
+    items = value.get("items", ())
+    if value.get("kind") != "PodList" or not isinstance(items, list | None):
+        raise AccessError(f"{where}: not a PodList", hint="see that the address is that of the right server")
+    return items or []

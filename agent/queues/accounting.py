@@ -88,6 +88,14 @@ class Accounting:
         self._recount(node, {*changed, *gone}, now)
         return Taken.APPLIED
 
+    def restate(self, node: str, pods: PodCharges, now: float) -> None:
+        """The node's last report again, some of its pods charged otherwise: their pod groups have changed."""
+        state = self._nodes.get(node)
+        if state is not None and state.report is not None:
+            changed = {uid for uid, charge in pods.items() if state.report.get(uid, charge) != charge}
+            state.report.update((uid, pods[uid]) for uid in changed)
+            self._recount(node, changed, now)
+
     def observe(self, node: str, pods: PodCharges, now: float) -> None:
         """The API server's pods of a node, or of UNPLACED: exactly these."""
         state = self._nodes.setdefault(node, _Node())
@@ -155,6 +163,10 @@ class Accounting:
     def nodes(self) -> Mapping[str, Stamp | None]:
         """Every node that counts, with the stamp of its last report; None where the API server's view counts."""
         return {node: state.stamp for node, state in self._nodes.items() if node != UNPLACED}
+
+    def observed(self) -> set[str]:
+        """Nodes, UNPLACED too, of which the API server has told."""
+        return {node for node, state in self._nodes.items() if state.api is not None}
 
     def pods(self) -> Iterator[tuple[str, str, PodCharge]]:
         """Node, pod UID and charge of everything that counts."""

@@ -40,7 +40,12 @@ def jobs_of(pods: Iterable[Pod], directory: Directory, options: ChargeOptions) -
         name = pod.namespaced_name if group is None else f"{group.namespace}/{group.name}"
         members.setdefault(name, []).append(charge)
         min_members[name] = 1 if group is None else max(1, group.min_member)
-    return [_job(name, charges, min_members[name]) for name, charges in sorted(members.items())]
+    return jobs_from(members, min_members)
+
+
+def jobs_from(members: Mapping[str, list[PodCharge]], min_members: Mapping[str, int]) -> list[Job]:
+    """The jobs of charges already known. members: by job, its pods in the order of their names; min_members: 1 where absent."""
+    return [_job(name, charges, min_members.get(name, 1)) for name, charges in sorted(members.items())]
 
 
 def _job(name: str, charges: list[PodCharge], min_member: int) -> Job:

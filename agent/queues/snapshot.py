@@ -53,7 +53,7 @@ def take_snapshot(objects: QueueObjects, options: QueueOptions, total: ResourceQ
         if (charge := pod_charge(pod, directory, charging)) is not None:
             totals.add(charge)
     from_status = not objects.pods
-    shares = _status_shares(tree) if from_status else totals.shares()
+    shares = status_shares(tree) if from_status else totals.shares()
     amounts = cluster_total(objects.nodes) if total is None else total
     fair = divide_cluster(tree, shares, amounts, options)
     return Snapshot(
@@ -73,22 +73,23 @@ def cluster_total(nodes: Iterable[ClusterNode]) -> ResourceQuantities:
     """What the nodes can allocate together."""
     total = ZERO
     for node in nodes:
-        total = plus(total, _quantities(node.allocatable))
+        total = plus(total, quantities_of(node.allocatable))
     return total
 
 
-def _status_shares(tree: QueueTree) -> dict[str, QueueShare]:
+def status_shares(tree: QueueTree) -> dict[str, QueueShare]:
+    """Every queue with what its status says."""
     return {
         name: QueueShare(
             queue,
-            _quantities(queue.status.allocated),
-            _quantities(queue.status.allocated_non_preemptible),
-            _quantities(queue.status.requested),
+            quantities_of(queue.status.allocated),
+            quantities_of(queue.status.allocated_non_preemptible),
+            quantities_of(queue.status.requested),
         )
         for name, queue in tree.queues.items()
     }
 
 
-def _quantities(resources: ResourceList) -> ResourceQuantities:
+def quantities_of(resources: ResourceList) -> ResourceQuantities:
     """A resource list in the scheduler's units; GPUs of any vendor and MIG slices, fractions as they are."""
     return Amounts.of(resources).quantities()._replace(gpu=resource_gpus(resources))

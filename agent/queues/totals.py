@@ -39,6 +39,13 @@ class Totals:
         """The tree that is summed up over."""
         return self._tree
 
+    def copy(self) -> Totals:
+        """The sums as they are now, for a reader that takes its time."""
+        copied = Totals(self._tree)
+        copied._own = {name: list(own) for name, own in self._own.items()}
+        copied._sums = {name: list(sums) for name, sums in self._sums.items()}
+        return copied
+
     def move_to(self, tree: QueueTree) -> None:
         """Another tree: everything is summed up again from what stands in each queue."""
         self._tree, self._paths, self._sums = tree, {}, {}

@@ -1,0 +1,147 @@
+"""What the accountant knows at one moment, as values to read at leisure: shares, fair shares, violations, nodes, reservations.
+
+Capturing is cheap and may hold up resizes; everything that takes time (fair shares, 1,000 queues as values) is computed from the
+captured copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from agent.errors import AgentError
+from agent.model.pod import ResourceList
+from agent.model.queue import ZERO, QueueShare, ResourceQuantities
+from agent.queues.accountant import Accountant
+from agent.queues.accounting import Stamp
+from agent.queues.charge import PodCharge
+from agent.queues.fair_share import FairShares, divide_cluster
+from agent.queues.jobs import Job, jobs_from
+from agent.queues.ledger import Ledger, with_reserved
+from agent.queues.options import QueueOptions
+from agent.queues.quantities import plus
+from agent.queues.resize_admission import CPUMemory
+from agent.queues.snapshot import quantities_of, status_shares
+from agent.queues.totals import QueueTotals, Totals
+from agent.queues.tree import QueueProblem, QueueTree
+from agent.queues.violations import Violation, violations
+from agent.queues.workloads import Directory
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """stamp: of the last report; None where only the API server tells. stale_since: None while it is heard of."""
+
+    stamp: Stamp | None
+    stale_since: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A copy of what changes. taken: when, on the accountant's clock."""
+
+    taken: float
+    totals: Totals
+    stale: Totals
+    directory: Directory
+    ledger: Ledger
+    nodes: Mapping[str, NodeState]
+    missing: frozenset[str]
+    complete: bool
+    has_objects: bool
+    allocatable: Mapping[str, ResourceList]
+    disagreements: tuple[tuple[str, str, float], ...]
+    status_differs: Mapping[str, float]
+    problems: tuple[AgentError | QueueProblem, ...]
+    options: QueueOptions
+
+
+@dataclass(frozen=True, slots=True)
+class AccountantView:
+    """What a capture means. total: what there is to divide. from_status: nothing but `Queue.status` is known.
+
+    reserved: admitted growth by queue that no report shows yet. stale: by queue, the part of `shares` from silent nodes.
+    """
+
+    capture: Capture
+    tree: QueueTree
+    total: ResourceQuantities
+    shares: Mapping[str, QueueShare]
+    fair: FairShares
+    from_status: bool
+    violations: tuple[Violation, ...]
+    unknown: Mapping[str, QueueTotals]
+    reserved: Mapping[str, CPUMemory]
+    stale: Mapping[str, QueueTotals]
+
+
+def capture(accountant: Accountant, now: float) -> Capture:
+    """Copy what may change. The accountant must not change meanwhile."""
+    accounting, objects = accountant.accounting, accountant.objects
+    silent = accounting.stale()
+    stale = accounting.stale_totals() if silent else Totals(accounting.totals.tree)
+    return Capture(
+        now,
+        accounting.totals.copy(),
+        stale,
+        accountant.directory,
+        accountant.ledger,
+        {name: NodeState(stamp, silent.get(name)) for name, stamp in accounting.nodes().items()},
+        frozenset(accountant.missing_nodes()),
+        accountant.is_complete(now),
+        objects is not None,
+        accountant.allocatable(),
+        tuple(accounting.disagreements()),
+        accountant.status_watch.differing(),
+        (*(objects.problems if objects is not None else ()), *accountant.refused),
+        accountant.options.queues,
+    )
+
+
+def view_of(taken: Capture, total: ResourceQuantities | None = None) -> AccountantView:
+    """Everything that follows. total: what there is to divide, instead of what the nodes have."""
+    tree = taken.totals.tree
+    from_status = not taken.nodes
+    shares = status_shares(tree) if from_status else taken.totals.shares()
+    amounts = cluster_allocatable(taken.allocatable) if total is None else total
+    fair = divide_cluster(tree, shares, amounts, taken.options)
+    full = {name: replace(share, fair_share=fair.shares[name]) for name, share in shares.items()}
+    charges = with_reserved({}, taken.ledger, taken.directory)
+    return AccountantView(
+        taken,
+        tree,
+        amounts,
+        full,
+        fair,
+        from_status,
+        tuple(violations(full, taken.options.profile)),
+        taken.totals.unknown(),
+        {name: charge.reserved for name, charge in charges.items()},
+        {name: taken.stale.of(name) for name in tree.queues if taken.stale.of(name).pods},
+    )
+
+
+def cluster_allocatable(allocatable: Mapping[str, ResourceList]) -> ResourceQuantities:
+    """What all nodes have to give together. Nodes in the order of their names, so that float sums are the same everywhere."""
+    total = ZERO
+    for name in sorted(allocatable):
+        total = plus(total, quantities_of(allocatable[name]))
+    return total
+
+
+def captured_jobs(accountant: Accountant) -> tuple[Sequence[tuple[str, str, PodCharge]], Mapping[str, int]]:
+    """Every pod that counts as (job, pod, charge), and minMember by job; for `jobs_of_capture`."""
+    groups = accountant.groups
+    found = [(groups.get(uid, charge.pod), charge.pod, charge) for _, uid, charge in accountant.accounting.pods()]
+    return found, {
+        f"{group.namespace}/{group.name}": max(1, group.min_member)
+        for group in accountant.directory.pod_groups.values()
+    }
+
+
+def jobs_of_capture(pods: Sequence[tuple[str, str, PodCharge]], min_members: Mapping[str, int]) -> list[Job]:
+    """The jobs of the captured pods."""
+    members: dict[str, list[PodCharge]] = {}
+    for job, _, charge in sorted(pods, key=lambda each: each[:2]):
+        members.setdefault(job, []).append(charge)
+    return jobs_from(members, min_members)

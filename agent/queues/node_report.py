@@ -1,0 +1,58 @@
+"""A node's occupancy report as far as queues need it, and what each of its pods is charged for.
+
+The agent of a node knows first-hand what its pods occupy; which queue they belong to it only guesses from labels. So a pod's
+queue and preemptibility are those of its pod group where that is known here, else what the report says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from agent.model.pod import ResourceList
+from agent.queues.accounting import Stamp
+from agent.queues.charge import Amounts, PodCharge
+from agent.queues.workloads import Directory, is_preemptible
+
+
+class ReportedPod(NamedTuple):
+    """One pod of a report. queue: of its label. preemptible: None where the node cannot tell.
+
+    allocated: what it occupies, the largest of desired, allocated and actual. requested: what its spec asks for.
+    """
+
+    namespace: str
+    name: str
+    queue: str
+    pod_group: str
+    preemptible: bool | None
+    allocated: Amounts
+    requested: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """stamp: epoch and generation. base: the stamp that this is the difference to; None: it is a full report.
+
+    pods: by UID; all of them, or those that are new or different since `base`. gone: UIDs that ended since `base`.
+    allocatable: what the node has to give; empty in a difference that does not change it.
+    """
+
+    node: str
+    stamp: Stamp
+    base: Stamp | None = None
+    pods: Mapping[str, ReportedPod] = field(default_factory=dict)
+    gone: tuple[str, ...] = ()
+    allocatable: ResourceList = field(default_factory=dict)
+    boot_id: str = ""
+
+
+def charge_of_reported(pod: ReportedPod, directory: Directory) -> PodCharge:
+    """What a reported pod costs its queue. Preemptible where nobody can tell, as upstream."""
+    group = directory.pod_groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
+    if group is not None:
+        queue, preemptible = group.queue or pod.queue, is_preemptible(group, directory)
+    else:
+        queue, preemptible = pod.queue, pod.preemptible is not False
+    return PodCharge(f"{pod.namespace}/{pod.name}", queue, preemptible, pod.allocated, pod.requested)

@@ -1,0 +1,240 @@
+"""The accountant: from objects and node reports to answers, through restarts, silence and disagreement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from agent.formats.queue_objects import QueueObjects
+from agent.model.pod import Pod
+from agent.model.quantity import Quantity
+from agent.model.queue import ClusterNode, PodGroup, Preemptibility, PriorityClass, Queue, QueueStatus
+from agent.model.state import Epoch
+from agent.queues.accountant import Accountant, AccountantOptions, Unready
+from agent.queues.accountant_view import AccountantView, capture, captured_jobs, jobs_of_capture, view_of
+from agent.queues.accounting import Taken
+from agent.queues.charge import NANO, Amounts
+from agent.queues.ledger import LedgerOptions
+from agent.queues.node_report import NodeReport, ReportedPod
+from agent.queues.node_report_format import decode_report, encode_report
+from agent.queues.resize_admission import ResizeReason
+from tests.queues.build import queue
+from tests.queues.test_resize_admission import pod
+
+EPOCH = Epoch(1, "0" * 16)
+CORES = {"cpu": Quantity.parse("64"), "memory": Quantity.parse("256Gi")}
+NODES = tuple(ClusterNode(f"n{number}", CORES) for number in range(3))
+QUEUES = (queue("dept", cpu=(-1, 20_000)), queue("leaf", "dept", cpu=(-1, 10_000)), queue("other", "dept"))
+
+
+def objects(*queues: Queue, nodes: tuple[ClusterNode, ...] = NODES, pods: tuple[Pod, ...] = ()) -> QueueObjects:
+    group = PodGroup("prod", "pg", "leaf", preemptibility=Preemptibility.NON_PREEMPTIBLE)
+    return QueueObjects(queues or QUEUES, (group,), (PriorityClass("train", 50),), pods, nodes)
+
+
+def reported(
+    cores: float, name: str = "p", group: str = "pg", label: str = "", *, pending: bool = False
+) -> ReportedPod:
+    cost = Amounts(cpu=round(cores * NANO))
+    return ReportedPod("prod", name, label, group, None, Amounts() if pending else cost, cost)
+
+
+def full(node: str, generation: int, **pods: ReportedPod) -> NodeReport:
+    return NodeReport(node, (EPOCH, generation), pods=pods, allocatable=CORES)
+
+
+def delta(node: str, base: int, generation: int, *gone: str, **pods: ReportedPod) -> NodeReport:
+    return NodeReport(node, (EPOCH, generation), (EPOCH, base), pods, gone)
+
+
+def accountant(*, ledger: bool = False, taken: QueueObjects | None = None) -> Accountant:
+    found = Accountant(AccountantOptions(ledger=LedgerOptions() if ledger else None), started=0)
+    found.take_objects(taken or objects(), 0)
+    return found
+
+
+def everybody_reports(found: Accountant, cores: float = 2) -> Accountant:
+    for number in range(3):
+        found.take_report(full(f"n{number}", 1, **{f"u{number}": reported(cores, f"p{number}")}), 0)
+    return found
+
+
+def view(found: Accountant, now: float = 1) -> AccountantView:
+    return view_of(capture(found, now))
+
+
+def held(found: Accountant, name: str = "dept") -> float:
+    return view(found).shares[name].allocated.cpu
+
+
+def resize(found: Accountant, uid: str, before: int, after: int, now: float = 1) -> tuple[ResizeReason, Unready | None]:
+    old, new = (replace(pod({"cpu": str(size)}), uid=uid, name=uid) for size in (before, after))
+    answer, unready, found.ledger = found.decide(old, new, now)
+    return answer.reason, unready
+
+
+def test_reports_are_charged_to_the_queue_of_the_pod_group() -> None:
+    found = everybody_reports(accountant())
+    found.take_report(delta("n0", 1, 2, u9=reported(1, "p9", group="", label="other")), 1)
+    assert (held(found, "leaf"), held(found, "other"), held(found)) == (6000, 1000, 7000)
+    assert view(found).shares["leaf"].allocated_non_preemptible.cpu == 6000
+
+
+def test_a_changed_pod_group_moves_what_was_reported_before() -> None:
+    found = everybody_reports(accountant())
+    moved = replace(objects(), pod_groups=(PodGroup("prod", "pg", "other"),))
+    found.take_objects(moved, 1)
+    assert (held(found, "leaf"), held(found, "other"), held(found)) == (0, 6000, 6000)
+    assert view(found).shares["other"].allocated_non_preemptible.cpu == 0
+
+
+def test_a_changed_priority_class_changes_what_is_preemptible() -> None:
+    by_class = (PodGroup("prod", "pg", "leaf", priority_class="train"),)
+    found = everybody_reports(accountant(taken=replace(objects(), pod_groups=by_class)))
+    assert view(found).shares["leaf"].allocated_non_preemptible.cpu == 0
+    found.take_objects(replace(objects(), pod_groups=by_class, priority_classes=(PriorityClass("train", 125),)), 1)
+    assert view(found).shares["leaf"].allocated_non_preemptible.cpu == 6000
+
+
+def test_before_every_node_has_reported_growth_cannot_be_judged() -> None:
+    found = accountant()
+    assert resize(found, "u0", 2, 4) == (ResizeReason.FITS, Unready.NODES_MISSING)
+    assert resize(found, "u0", 4, 2) == (ResizeReason.NO_GROWTH, None)
+    everybody_reports(found)
+    assert resize(found, "u0", 2, 4) == (ResizeReason.FITS, None)
+
+
+def test_a_rejection_stands_while_nodes_are_missing() -> None:
+    found = accountant()
+    found.take_report(full("n0", 1, u0=reported(9)), 0)
+    assert resize(found, "u0", 9, 11) == (ResizeReason.REJECTED, None)
+
+
+def test_without_reports_the_status_of_the_queues_counts() -> None:
+    status = QueueStatus({"cpu": Quantity.parse("9")}, {"cpu": Quantity.parse("9")})
+    found = accountant(taken=objects(*(replace(each, status=status) for each in QUEUES)))
+    assert resize(found, "u0", 2, 3) == (ResizeReason.FITS, None)
+    assert resize(found, "u0", 2, 4) == (ResizeReason.REJECTED, None)
+
+
+def test_before_the_objects_are_read_nothing_that_grows_can_be_judged() -> None:
+    found = Accountant(AccountantOptions(), started=0)
+    assert resize(found, "u0", 2, 4) == (ResizeReason.POD_GROUP_NOT_FOUND, Unready.NO_OBJECTS)
+    assert resize(found, "u0", 4, 2) == (ResizeReason.POD_GROUP_NOT_FOUND, None)
+
+
+def test_without_node_objects_unknown_nodes_are_waited_for() -> None:
+    found = accountant(taken=objects(nodes=()))
+    found.take_report(full("n0", 1, u0=reported(2)), 0)
+    assert resize(found, "u0", 2, 4, now=10)[1] is Unready.NODES_MISSING
+    assert resize(found, "u0", 2, 4, now=31)[1] is None
+
+
+def test_a_silent_node_keeps_its_charge_marked_stale() -> None:
+    found = everybody_reports(accountant())
+    found.take_report(delta("n1", 1, 2), 100)
+    found.tick(150)
+    stale = view(found)
+    assert {name: node.stale_since for name, node in stale.capture.nodes.items()} == {"n0": 0, "n1": None, "n2": 0}
+    assert stale.stale["leaf"].allocated.cpu == 4 * NANO
+    assert held(found) == 6000
+    assert found.take_report(full("n0", 1, u0=reported(2, "p0")), 151) is Taken.OLD
+    assert view(found).capture.nodes["n0"].stale_since is None
+
+
+def test_an_operator_releases_a_node_and_a_node_object_that_goes_does_too() -> None:
+    found = everybody_reports(accountant())
+    assert found.release("n0", 1)
+    assert not found.release("n9", 1)
+    assert held(found) == 4000
+    found.take_objects(objects(nodes=NODES[:2]), 2)
+    assert held(found) == 2000
+
+
+def test_a_gap_asks_for_a_full_report_and_nothing_is_counted_twice() -> None:
+    found = everybody_reports(accountant())
+    assert found.take_report(delta("n0", 5, 6, u0=reported(9)), 1) is Taken.GAP
+    assert found.take_report(full("n0", 6, u0=reported(3)), 1) is Taken.APPLIED
+    assert found.take_report(delta("n0", 5, 6, u0=reported(9)), 1) is Taken.OLD
+    assert held(found) == 7000
+
+
+def test_a_restart_resumes_where_reports_ended_and_marks_them_stale() -> None:
+    first = everybody_reports(accountant())
+    first.take_report(delta("n0", 1, 4, u0=reported(5, "p0")), 1)
+    again = accountant()
+    for node in ("n0", "n1"):
+        kept = first.report_of(node)
+        assert kept is not None
+        again.resume(decode_report(encode_report(kept)), 0)
+    assert held(again) == 7000
+    assert again.missing_nodes() == {"n2"}
+    assert view(again).capture.nodes["n0"].stale_since == 0
+    assert again.take_report(delta("n0", 4, 5, u0=reported(1)), 2) is Taken.APPLIED
+    assert held(again) == 3000
+
+
+def test_a_reservation_ends_with_the_report_that_shows_the_growth() -> None:
+    found = everybody_reports(accountant(ledger=True))
+    assert resize(found, "u0", 2, 6)[0] is ResizeReason.FITS
+    assert resize(found, "u1", 2, 3)[0] is ResizeReason.REJECTED
+    assert view(found).reserved["dept"].cpu_millis == 4000
+    found.take_report(delta("n0", 1, 2, u0=reported(4, "p0")), 1)
+    assert view(found).reserved["dept"].cpu_millis == 2000
+    found.take_report(full("n0", 3, u0=reported(6, "p0")), 1)
+    assert not found.ledger.reservations
+    assert resize(found, "u1", 2, 3)[0] is ResizeReason.REJECTED
+
+
+def test_a_reservation_ends_with_the_pod_the_node_or_its_time() -> None:
+    found = everybody_reports(accountant(ledger=True))
+    for end in (
+        lambda: found.take_report(delta("n0", 1, 2, "u0"), 1),
+        lambda: found.release("n0", 1),
+        lambda: found.tick(10_000),
+    ):
+        assert resize(found, "u0", 2, 4)[0] is ResizeReason.FITS
+        assert found.ledger.reservations
+        end()
+        assert not found.ledger.reservations
+        found.take_report(full("n0", 3, u0=reported(2, "p0")), 1)
+
+
+def test_the_larger_of_two_lasting_views_counts() -> None:
+    seen = replace(pod({"cpu": "5"}), uid="u0", name="p0", node_name="n0")
+    found = everybody_reports(accountant(taken=objects(pods=(seen,))))
+    assert held(found, "leaf") == 6000
+    found.tick(100)
+    assert held(found, "leaf") == 9000
+
+
+def test_pods_of_the_api_server_count_where_no_agent_reports() -> None:
+    seen = replace(pod({"cpu": "5"}), uid="u0", name="p0", node_name="n0")
+    found = accountant(taken=objects(pods=(seen,)))
+    assert held(found) == 5000
+    assert found.is_complete(1)
+    found.take_objects(objects(pods=()), 2)
+    assert held(found) == 0
+
+
+def test_jobs_are_known_from_reports_alone() -> None:
+    found = everybody_reports(accountant())
+    jobs = jobs_of_capture(*captured_jobs(found))
+    assert [(job.name, job.queue, len(job.running)) for job in jobs] == [("prod/pg", "leaf", 3)]
+
+
+def test_two_replicas_with_the_same_reports_in_any_order_say_the_same() -> None:
+    history = [
+        *(full(f"n{number}", 1, **{f"u{number}": reported(number + 0.1, f"p{number}")}) for number in range(3)),
+        *(delta(f"n{number}", 1, 2, **{f"v{number}": reported(0.3, f"q{number}")}) for number in range(3)),
+    ]
+    views = []
+    for seed in range(5):
+        found = accountant()
+        mixed = sorted(history, key=lambda each: (each.stamp[1], Random(seed).random()))
+        Random(seed).shuffle(mixed)
+        waiting = mixed
+        while waiting:  # an agent sends again what was not taken
+            waiting = [each for each in waiting if found.take_report(each, 1) is Taken.GAP]
+        views.append((view(found).shares, view(found).fair.shares))
+    assert all(each == views[0] for each in views)

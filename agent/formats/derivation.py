@@ -32,6 +32,7 @@ def render(derivation: Derivation, grants: Grants, gates: FeatureGates) -> Itera
     else:
         yield f"pod {pod.namespaced_name}  {derivation.claims.qos}, refused"
         yield f"  {derivation.reason}: {derivation.message}"
+    yield f"  rule: {derivation.rule}"
     for report in derivation.resources:
         yield f"  {report.resource}: asked {_amount(report.resource, report.asked)}"
         for node in report.nodes:
@@ -52,6 +53,8 @@ def render(derivation: Derivation, grants: Grants, gates: FeatureGates) -> Itera
         yield f"  would fit: {near.resource} {fits} instead of {asked} for {who}"
     if derivation.pods_in_the_way:
         yield f"  would fit without any one of: {', '.join(derivation.pods_in_the_way)}"
+    if derivation.all_in_the_way:
+        yield f"  would fit without all of: {', '.join(derivation.all_in_the_way)}"
 
 
 def encode(derivation: Derivation, grants: Grants, gates: FeatureGates) -> dict[str, Any]:
@@ -63,6 +66,7 @@ def encode(derivation: Derivation, grants: Grants, gates: FeatureGates) -> dict[
         "admitted": derivation.admitted,
         "reason": derivation.reason,
         "message": derivation.message,
+        "rule": derivation.rule,
         "hint": derivation.hint,
         "exact": derivation.exact,
         "containers": [
@@ -103,6 +107,7 @@ def encode(derivation: Derivation, grants: Grants, gates: FeatureGates) -> dict[
         if near is None
         else {"container": near.container, "resource": near.resource, "asked": near.asked, "fits": near.fits},
         "podsInTheWay": list(derivation.pods_in_the_way),
+        "allInTheWay": list(derivation.all_in_the_way),
     }
 
 

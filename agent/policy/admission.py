@@ -259,15 +259,13 @@ def _admit_pod_level(managers: Managers, draft: _Draft, pod: Pod, asked: Claims,
         _pod_cpu_provider(managers, draft, pod, asked),
         _pod_memory_provider(managers, draft, pod, asked, memory),
     ]
-    affinity = _merge(
-        managers,
-        draft,
-        pod,
-        "",
-        providers,
-        {"cpu": asked.pod_cpus, **(memory or {})},
-        "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
-    )
+    message = "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager"
+    try:
+        affinity = _merge(managers, draft, pod, "", providers, {"cpu": asked.pod_cpus, **(memory or {})}, message)
+    except TopologyAffinityError:
+        if {"cpu": ()} in providers or () in (providers[-1] or {}).values():
+            _refuse_empty_pool(managers, pod, asked, message)
+        raise
     draft.affinities = {container.name: affinity for container in pod.containers}
     if managers.cpu is not None and asked.pod_cpus:
         check_shared_pool("cpu", pod.containers, asked.cpus, asked.pod_cpus)
@@ -282,6 +280,17 @@ def _admit_pod_level(managers: Managers, draft: _Draft, pod: Pod, asked: Claims,
         _check_memory_pool(pod, asked, memory)
         draft.pod_memory, draft.machine = allocate_memory(draft.machine, memory, affinity, {})
         draft.memory = slice_memory(pod, asked.memory, memory, draft.pod_memory[0].nodes)
+
+
+def _refuse_empty_pool(managers: Managers, pod: Pod, asked: Claims, message: str) -> None:
+    """What a strict policy refuses as a lack of alignment is an empty shared pool in truth: say so."""
+    try:
+        if managers.cpu is not None and asked.pod_cpus:
+            check_shared_pool("cpu", pod.containers, asked.cpus, asked.pod_cpus)
+        if managers.memory is not None and asked.pod_memory:
+            _check_memory_pool(pod, asked, asked.pod_memory)
+    except EmptyPodSharedPoolError as empty:
+        raise TopologyAffinityError(f"{message}: {empty}", hint=empty.hint, rule=empty.rule) from empty
 
 
 def _check_memory_pool(pod: Pod, asked: Claims, memory: Mapping[str, int]) -> None:

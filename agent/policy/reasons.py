@@ -5,7 +5,7 @@ Derived after the fact from the same values the decision read, so that decisions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agent.model.numa import NodeMask, node_ids
@@ -58,7 +58,11 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """Everything behind one verdict. pods_in_the_way: pods of which the end of any one would let this pod in."""
+    """Everything behind one verdict. rule: what decided, in words.
+
+    pods_in_the_way: pods of which the end of any one would let this pod in. all_in_the_way: where no single one is enough, pods that
+    have to end together.
+    """
 
     pod: Pod
     claims: Claims
@@ -71,6 +75,8 @@ class Derivation:
     exact: bool
     nearest: Nearest | None = None
     pods_in_the_way: tuple[str, ...] = ()
+    all_in_the_way: tuple[str, ...] = ()
+    rule: str = ""
 
 
 def derive(
@@ -91,14 +97,29 @@ def derive(
         tuple(_resources(managers, grants, pod, owners)),
         verdict.merges,
         verdict.exact,
+        rule=verdict.rule or _admitted_rule(managers, grants, pod, verdict),
     )
     if verdict.admitted:
         return derivation
+    anyone = pods_in_the_way(managers, grants, pod, owners, judge)
     return replace(
         derivation,
         nearest=nearest_fit(grants, pod, asked, judge),
-        pods_in_the_way=pods_in_the_way(managers, grants, pod, owners, judge),
+        pods_in_the_way=anyone,
+        all_in_the_way=() if anyone else all_in_the_way(managers, grants, pod, owners, judge),
     )
+
+
+def _admitted_rule(managers: Managers, grants: Grants, pod: Pod, verdict: Verdict) -> str:
+    """Why there was nothing to refuse."""
+    policy = managers.topology.name
+    if holds(grants, pod.uid):
+        return "a pod that holds its grants keeps them, before anything is checked"
+    if not managers.aligned:
+        return "topologyManagerPolicy none asks for no alignment; what was asked for is free"
+    if all(step.merged.best.preferred for step in verdict.merges):
+        return f"topologyManagerPolicy {policy} found a preferred place"
+    return f"topologyManagerPolicy {policy} found no preferred place and takes the best of the others"
 
 
 # --- what every NUMA node has ------------------------------------------------------------------------------------------
@@ -239,3 +260,34 @@ def pods_in_the_way(
     """Pods that hold something, of which the end of any one alone would let this pod in; the first MAX_CANDIDATES are tried."""
     candidates = [uid for uid in owners if holds(grants, uid)][:MAX_CANDIDATES]
     return tuple(owners[uid] for uid in candidates if judge(remove(managers, grants, uid), pod).admitted)
+
+
+def all_in_the_way(
+    managers: Managers, grants: Grants, pod: Pod, owners: Mapping[str, str], judge: Judge
+) -> tuple[str, ...]:
+    """Pods that have to end together to let this pod in, none of them in vain; the newest are asked to go first.
+
+    () where even an empty node would not do, or where more than MAX_CANDIDATES would have to be tried.
+    """
+    newest = [uid for uid in reversed(list(owners)) if holds(grants, uid)]
+
+    def fits_without(uids: Sequence[str]) -> bool:
+        left = grants
+        for uid in uids:
+            left = remove(managers, left, uid)
+        return judge(left, pod).admitted
+
+    low, high = 1, len(newest)
+    if not newest or not fits_without(newest):
+        return ()
+    while low < high:  # more room is not always enough (a hint may move), so this finds some prefix, near the shortest
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits_without(newest[:middle]) else (middle + 1, high)
+    going = newest[:high]
+    if high > MAX_CANDIDATES:
+        return ()
+    for uid in newest[:high]:
+        fewer = [other for other in going if other != uid]
+        if fits_without(fewer):
+            going = fewer
+    return tuple(owners[uid] for uid in going)

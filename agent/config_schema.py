@@ -79,9 +79,20 @@ class EnforcementSection(Section):
 
 
 class StateSection(Section):
-    """Where the state lives."""
+    """Where the state lives. memoryTolerance: by how much the memory of a NUMA node may differ from boot to boot.
+    confirmNewCPUs: CPUs that appear wait for `repair --apply`. kubeletFiles: the kubelet's files are kept up to date beside.
+    """
 
     directory: str = "/var/lib/pinfold"
+    memoryTolerance: QuantityText = "64Mi"
+    confirmNewCPUs: bool = False
+    kubeletFiles: bool = False
+
+    @field_validator("memoryTolerance")
+    @classmethod
+    def _amount(cls, text: str) -> str:
+        _quantities({"memoryTolerance": text})
+        return text
 
 
 SocketMode = Annotated[str, Field(pattern=r"^0?[0-7]{3}$")]
@@ -211,6 +222,5 @@ LATER = {
     "sources.kubelet": "the kubelet as a pod source",
     "sources.apiserver": "the API server as a pod source",
     "enforcement.cri": "the CRI backend",
-    "state.kubeletFiles": "writing the kubelet's state files",
     "http.tls": "TLS beyond loopback",
 }

@@ -26,7 +26,7 @@ from agent.kube.manifest_directory import Listing, ManifestDirectory
 from agent.log import printable, say
 from agent.node.cgroup_errors import CgroupError
 from agent.node.service_manager import ServiceManager
-from agent.node.state_store import StateWriteError
+from agent.node.state_store import NewerStateFileError, StateWriteError
 from agent.policy.free_hugepages import FreeHugepages, asks_for_hugepages
 from agent.policy.plan import HUGEPAGES_IN_USE, Decision, Event, Observation, Wanted, ending
 from agent.publisher import Publisher
@@ -34,6 +34,7 @@ from agent.serve.decision_counts import count_decision
 from agent.serve.health import Check, HealthBoard
 from agent.serve.resize_counts import ResizeCounts
 from agent.serve.series import Tally
+from agent.startup import APPLY, running_containers, tell_steps, waiting_text
 
 _log = logging.getLogger("pinfold")
 WARNINGS = (Event.REFUSED, Event.RESIZE_DEFERRED, Event.RESIZE_INFEASIBLE, Event.RESIZE_ERROR)
@@ -89,6 +90,7 @@ class Daemon:
         self.hugepages = hugepages
         self._inbox: queue.SimpleQueue[_Request | str] = queue.SimpleQueue()
         self._listing = Listing()
+        self._recovered = False  # whether what ran before the first look has been taken over
         self._said: dict[str, str] = {}  # what was last logged about each subject, so that a lasting fault is said once
         self._methods = ControlMethods(
             keeper,
@@ -182,13 +184,12 @@ class Daemon:
         """Look at the sources, decide, and make it so."""
         before = self.keeper.state
         started = time.perf_counter()
-        try:
-            decisions = self.keeper.look(self._observe())
-        except StateWriteError as error:
-            self._unsaved(error)
+        decisions = self._look()
+        if decisions is None:
             self._publisher.publish(self._listing.problems)
             return
         self._well("state")
+        self._tell_repair()
         changed = self.keeper.state is not before
         if changed:
             self._tally.observe("pinfold_decision_duration_seconds", time.perf_counter() - started)
@@ -199,6 +200,32 @@ class Daemon:
             self._service.status(self._summary())
         self._publisher.publish(self._listing.problems)
 
+    def _look(self) -> tuple[Decision, ...] | None:
+        """One decision; None where there could be none, which is told."""
+        try:
+            seen = self._observe()
+            running = None if self._recovered else running_containers(self.enforcement)
+            decisions = self.keeper.look(seen, running)
+        except StateWriteError as error:
+            self._unsaved(error)
+        except NewerStateFileError as error:
+            self._fault("state", error)
+        except CgroupError as error:  # without a look at what runs nothing may be given or taken
+            self._fault("enforcement", error)
+        else:
+            self._recovered = self._recovered or not seen.silent_sources
+            return decisions
+        return None
+
+    def _tell_repair(self) -> None:
+        """Steps that were made by themselves, and those that an operator must confirm."""
+        tell_steps(self.keeper.take_made())
+        waiting = waiting_text(self.keeper.repair)
+        if waiting:
+            self._fault("repair", AgentError(waiting, hint=APPLY))
+        else:
+            self._well("repair")
+
     def _observe(self) -> Observation:
         listing = self.manifests.list() if self.manifests is not None else Listing()
         self._tell_problems(listing)
@@ -206,15 +233,22 @@ class Daemon:
         wanted = [Wanted(each.pod, "manifests", each.fingerprint) for each in listing.pods]
         silent = frozenset() if listing.readable else frozenset({"manifests"})
         alive: set[tuple[str, str]] = set()
-        cgroups = self.enforcement.exec_cgroups
-        if cgroups is not None:
-            for uid in ending(self.keeper.state, wanted, silent):
-                alive.update((uid, name) for name in cgroups.running(uid))
+        for uid in ending(self.keeper.state, wanted, silent):
+            alive.update((uid, name) for name in self.enforcement.alive(uid))
         fresh = [str(uuid.uuid4()) for each in listing.pods if not each.pod.uid]
         here = {record.pod.namespaced_name for record in self.keeper.state.pods.values()}
         new = [each.pod for each in listing.pods if each.pod.namespaced_name not in here]
         hugepages = self.hugepages() if any(map(asks_for_hugepages, new)) else None
-        return Observation(wanted, silent, frozenset(alive), fresh, time.time(), hugepages)
+        return Observation(
+            wanted,
+            silent,
+            frozenset(alive),
+            fresh,
+            time.time(),
+            hugepages,
+            sources=frozenset() if self.manifests is None else frozenset({"manifests"}),
+            cgroups_seen=self.enforcement.hierarchy is not None,
+        )
 
     def _enforce(self) -> None:
         try:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from agent.errors import AgentError
 from agent.model.state import State
+from agent.node.cgroup import Hierarchy
 from agent.node.cgroup_errors import CgroupError
 from agent.node.enforcer import Enforcer
 from agent.node.exec_cgroups import ExecCgroups
+from agent.node.kubepods import pod_processes
 from agent.policy.cgroup_intents import Intents, Rules
-from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, PodCgroup, QOSCgroup
+from agent.policy.cgroup_names import CgroupKey, CgroupNameError, ContainerCgroup, PodCgroup, QOSCgroup
 from agent.policy.cgroup_settings import Settings
 from agent.policy.isolation import Drift, Gap
 from agent.policy.memory_shrink import HeldBack, hold_back, limits_to_check
@@ -40,11 +42,12 @@ class Enforced:
 
 @dataclass(slots=True)
 class Enforcement:
-    """One backend. exec_cgroups: None with backend `none`."""
+    """One backend. exec_cgroups, hierarchy: None with backend `none`, which sees nothing."""
 
     enforcer: Enforcer
     exec_cgroups: ExecCgroups | None
     strict_pod_quota: bool = False
+    hierarchy: Hierarchy | None = None
     _for: tuple[State, bool] | None = None
     _intents: Intents | None = None
 
@@ -82,7 +85,27 @@ class Enforcement:
         wanted = intents.of(key).settings
         self.exec_cgroups.open()
         groups = self.exec_cgroups.prepare(key, intents.of(PodCgroup(key.pod)).settings, wanted)
+        self.exec_cgroups.label(key.pod, state.pods[key.pod].pod.namespaced_name)
         return wanted, groups
+
+    def running(self, uid: str) -> tuple[str, ...]:
+        """The containers of a pod that hold tasks, by name; none with backend `none`."""
+        if self.exec_cgroups is None:
+            return ()
+        try:
+            return self.exec_cgroups.running(uid)
+        except CgroupNameError:
+            return ()  # a UID that no cgroup can have: out of somebody's file
+
+    def alive(self, uid: str) -> tuple[str, ...]:
+        """`running`, and "" for a pod of whose cgroup under kubepods tasks are seen. Raises CgroupError."""
+        here = self.running(uid)
+        beside = self.hierarchy is not None and bool(pod_processes(self.hierarchy, uid))
+        return (*here, "") if beside else here
+
+    def label(self, uid: str) -> str:
+        """ "namespace/name" as noted on the pod's cgroup; "" where nothing was."""
+        return self.exec_cgroups.labelled(uid) if self.exec_cgroups is not None else ""
 
     def _intents_of(self, state: State) -> Intents:
         if (

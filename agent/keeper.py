@@ -4,49 +4,103 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from agent.model.state import PolicyInForce, State
-from agent.node.state_store import StateStore, StateWriteError
+from agent.node.state_store import NewerStateFileError, StateStore, StateWriteError
 from agent.policy.managers import ManagerConfig, Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.plan import Decision, Observation, Refused, decide, settle, start_container
+from agent.policy.recovery import Running, recover
+from agent.policy.repair import plan_repair
+from agent.policy.repair_apply import with_all_steps, with_safe_steps
+from agent.policy.repair_plan import Change, RepairPlan, Step
 from agent.policy.resize_lifecycle import Actuation
-from agent.policy.restore import refit
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a state must fit: the machine and the configuration.
+
+    tolerance_bytes: by how much a NUMA node's memory may differ from boot to boot. confirm_added: new CPUs wait for an operator.
+    """
+
+    managers: Managers
+    node: NodeCapacity
+    policy: PolicyInForce
+    boot_id: str = ""
+    tolerance_bytes: int = 64 << 20
+    confirm_added: bool = False
 
 
 class Keeper:
     """The state, the rules it is decided by, and the store that makes it durable. One thread at a time.
 
-    problem: why the last decision could not be saved, None while all is well. wrote: told the seconds of every write.
+    problem: why the last decision could not be saved, None while all is well. repair: how the state fits the rules; what waits
+    in it an operator must confirm. frozen: the newer file over which nothing is decided and nothing saved; None for all others.
+    wrote: told the seconds of every write.
     """
 
     def __init__(
         self,
         store: StateStore,
-        managers: Managers,
-        node: NodeCapacity,
+        rules: Rules,
         state: State,
         wrote: Callable[[float], None] = lambda seconds: None,
+        *,
+        frozen: NewerStateFileError | None = None,
     ) -> None:
         self._store = store
         self._wrote = wrote
-        self.managers = managers
-        self.node = node
+        self.rules = rules
         self.state = state
+        self.frozen = frozen
         self.refused: Mapping[str, Refused] = {}
         self.problem: StateWriteError | None = None
+        self.repair = RepairPlan((), state.grants, state.grants)
+        self._made: tuple[Step, ...] = ()
+        self._fits = False  # whether the state has been fitted to the rules; tried again where it could not be saved
         self._retry = True
         self._looked: State | None = None
 
-    def look(self, seen: Observation) -> tuple[Decision, ...]:
-        """Decide about what is seen. Raises StateWriteError; then nothing has changed."""
+    @property
+    def managers(self) -> Managers:
+        return self.rules.managers
+
+    @property
+    def node(self) -> NodeCapacity:
+        return self.rules.node
+
+    @property
+    def path(self) -> str:
+        """Where the state is."""
+        return str(self._store.path)
+
+    def look(self, seen: Observation, running: Running | None = None) -> tuple[Decision, ...]:
+        """Decide about what is seen. running: where containers run, for those that the state does not know; None: no need.
+
+        Raises StateWriteError; then nothing has changed. Raises NewerStateFileError while frozen.
+        """
+        if self.frozen is not None:
+            raise self.frozen
+        if not self._fits:
+            self.under(self.rules)
         retry = self._retry or self.state is not self._looked  # an init container may have given its memory back
-        plan = decide(self.managers, self.node, self.state, seen, self.refused, retry=retry)
-        self._adopt(plan.state)
-        self.refused = plan.refused
+        state = self.state
+        found: tuple[Decision, ...] = ()
+        if running is not None:
+            state, found = recover(self.managers, self.node, state, seen, running)
+        plan = decide(self.managers, self.node, state, seen, self.refused, retry=retry)
+        repair = self._fit(self.rules, plan.state) if self._may_fit_again(plan.state) else self.repair
+        after = plan.state
+        if repair is not self.repair:
+            after = with_safe_steps(after, repair, self._change(self.rules, after))
+        if after is not self.state:
+            after = replace(after, generation=self.state.generation + 1)
+        self._adopt(after)
+        self.refused, self.repair = plan.refused, repair
         self._retry, self._looked = False, self.state
-        return plan.decisions
+        return (*found, *plan.decisions)
 
     def settle(self, done: Actuation) -> tuple[Decision, ...]:
         """Enter what became of the pods' sizes in the kernel. Raises StateWriteError; then nothing has changed."""
@@ -55,18 +109,53 @@ class Keeper:
         return plan.decisions
 
     def started(self, uid: str, container: str) -> None:
-        """A container of this pod starts. Raises StateWriteError; then it must not."""
+        """A container of this pod starts. Raises StateWriteError; then it must not. Raises NewerStateFileError while frozen."""
+        if self.frozen is not None:
+            raise self.frozen
         self._adopt(start_container(self.state, uid, container))
 
-    def under(self, managers: Managers, node: NodeCapacity, policy: PolicyInForce, boot_id: str) -> None:
-        """Go on under other rules, after a start, a reload or a change of the machine: what is held stays held.
+    def under(self, rules: Rules) -> None:
+        """Go on under these rules, after a start, a reload or a change of the machine: what is held stays held.
 
-        Pods that were refused are tried again. Raises StateWriteError; then the rules are the old ones.
+        The safe steps of the repair are made at once (`take_made`), the others wait in `repair`. Pods that were refused are tried
+        again. Raises StateWriteError; then the rules are the old ones.
         """
-        state = replace(self.state, grants=refit(managers, self.state.grants), policy=policy, boot_id=boot_id)
-        if state != self.state:
-            self._adopt(replace(state, generation=self.state.generation + 1))
-        self.managers, self.node, self._retry = managers, node, True
+        repair = self._fit(rules, self.state)
+        if self.frozen is None:
+            fitted = replace(self.state, boot_id=rules.boot_id)
+            after = with_safe_steps(fitted, repair, self._change(rules, self.state))
+            if after != self.state:
+                self._adopt(replace(after, generation=self.state.generation + 1))
+        self.rules, self.repair, self._retry, self._fits = rules, repair, True, True
+        self._made += tuple(step for step in repair.steps if step.safe)
+
+    def take_made(self) -> tuple[Step, ...]:
+        """The safe steps that were made since the last call, to be told."""
+        made, self._made = self._made, ()
+        return made
+
+    def apply_repair(self) -> RepairPlan:
+        """Make the steps that wait, as an operator wants it; the plan that was carried out.
+
+        Raises StateWriteError; then nothing has changed. Raises NewerStateFileError while frozen.
+        """
+        if self.frozen is not None:
+            raise self.frozen
+        repair = self._fit(self.rules, self.state)
+        self._adopt(with_all_steps(self.state, repair, self._change(self.rules, self.state)))
+        self.repair, self._retry = self._fit(self.rules, self.state), True
+        return repair
+
+    def _may_fit_again(self, state: State) -> bool:
+        """A pod that had to do with what waits may have ended."""
+        return bool(self.repair.waiting) and state.grants != self.state.grants
+
+    def _fit(self, rules: Rules, state: State) -> RepairPlan:
+        return plan_repair(rules.managers, state.grants, state.pods, self._change(rules, state))
+
+    def _change(self, rules: Rules, state: State) -> Change:
+        was = state.policy if state.generation else None  # a state that begins was written under no rules
+        return Change(was, rules.policy, rules.tolerance_bytes, rules.confirm_added)
 
     def _adopt(self, state: State) -> None:
         if state is self.state and self.problem is None:

@@ -69,6 +69,7 @@ class Agent:
             "state": {"directory": str(self.state)},
             "podResources": {"socket": str(self.socket), "qps": 0},
             "control": {"socket": str(self.directory / "control.sock")},
+            "nodeService": {"socket": str(self.directory / "node.sock")},
             "http": {"port": 0},
             "enforcement": {"backend": "none", "periodSeconds": 0.2},
             **self.config,

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,18 +18,17 @@ from agent.config import ConfigError, Loaded, load
 from agent.config_schema import ClientGroup, Config, PodResourcesSection
 from agent.daemon import Daemon, Periods
 from agent.enforcement import Enforcement
-from agent.keeper import Keeper, policy_in_force
+from agent.keeper import Keeper, Rules, policy_in_force
 from agent.kube.manifest_directory import ManifestDirectory
 from agent.log import say, set_up
 from agent.model.machine import Machine
-from agent.model.state import Epoch, State
+from agent.model.quantity import Quantity
 from agent.model.topology import Topology
 from agent.node.cgroup import detect
 from agent.node.enforcer import CgroupEnforcer, ObserveOnly
 from agent.node.exec_cgroups import ExecCgroups
 from agent.node.service_manager import from_environment
-from agent.node.state_store import Loaded as LoadedState
-from agent.node.state_store import Origin, StateStore
+from agent.node.state_store import StateStore
 from agent.node.sysfs import Sysfs
 from agent.node.sysfs_numa import read_hugepages
 from agent.node.topology import read_topology
@@ -50,12 +46,14 @@ from agent.serve.health import HealthBoard, health_routes
 from agent.serve.http import HTTPServer
 from agent.serve.loop import ServingLoop
 from agent.serve.metrics import NodeCollector
+from agent.serve.node_service import NodeService
 from agent.serve.page import StatusPage
 from agent.serve.podresources import Endpoint, PodResourcesServer
 from agent.serve.podresources_upstream import Upstream, UpstreamAccess
 from agent.serve.series import Tally
 from agent.serve.sockets import SocketAccess
 from agent.serve.token_bucket import RateLimit
+from agent.startup import first_state
 
 _log = logging.getLogger("pinfold")
 RESTART_SECTIONS = ("node", "state", "podResources", "nodeService", "http", "control")
@@ -85,18 +83,20 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
     """Wire everything up, serve until SIGTERM or SIGINT, and take it down again."""
     config = loaded.config
     machine = read_machine(config)
-    settings = manager_config(machine, config)
-    managers = start(machine, settings)
-    node = node_capacity(machine, config)
+    rules = rules_of(machine, config)
+    managers = rules.managers
     tally, board = Tally(), HealthBoard()
     with ExitStack() as stack:
         store = stack.enter_context(StateStore(Path(config.state.directory)))
-        state = first_state(store.load(datetime.now(UTC)))
+        beginning = first_state(store)
         keeper = Keeper(
-            store, managers, node, state, lambda seconds: tally.observe("pinfold_state_write_duration_seconds", seconds)
+            store,
+            rules,
+            beginning.state,
+            lambda seconds: tally.observe("pinfold_state_write_duration_seconds", seconds),
+            frozen=beginning.newer,
         )
-        keeper.under(managers, node, policy_in_force(managers, settings), boot_id(config))
-        enforcement = backend(config)
+        enforcement = backend(config) if beginning.newer is None else Enforcement(ObserveOnly(), None)
         loop = stack.enter_context(ServingLoop())
         resources = PodResourcesServer(loop, endpoints(config))
         shown = NodeBoard()
@@ -129,6 +129,10 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
         if devices is not None:
             devices.start()
             stack.callback(devices.stop)
+        if config.nodeService.socket:
+            service = NodeService(loop, node_access(config), shown, node_name())
+            service.start()
+            stack.callback(service.stop)
         if config.http.port:
             collector = NodeCollector(
                 lambda: Observed(keeper.state, keeper.managers.machine, board.is_ready()),
@@ -136,7 +140,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
                 resources.calls,
                 kubelet_names=config.http.kubeletMetrics,
             )
-            page = StatusPage(shown, os.uname().nodename, machine_facts(config, keeper))
+            page = StatusPage(shown, node_name(), machine_facts(config, keeper))
             routes = {**health_routes(board), "/metrics": metrics_route(collector), **page.routes()}
             http = HTTPServer(loop, config.http.address, config.http.port, routes)
             http.start()
@@ -170,18 +174,18 @@ def free_hugepages_now(config: Config) -> FreeHugepages | None:
     return FreeHugepages(rule, free_hugepages(read_hugepages(Sysfs(Path(config.node.root)))))
 
 
-def first_state(loaded: LoadedState) -> State:
-    """The state to go on from. A fallback begins a new epoch, so that no reader runs backwards."""
-    for aside in loaded.set_aside:
-        say(_log, logging.ERROR, "state file set aside", file=aside.path, kept_as=aside.kept_as, why=aside.why)
-    if loaded.state is not None and loaded.origin is Origin.CURRENT:
-        return loaded.state
-    previous = loaded.state.epoch if loaded.state is not None else None
-    epoch = Epoch.after(previous, now_seconds=int(time.time()), nonce=secrets.token_hex(8))
-    if loaded.state is not None:
-        say(_log, logging.WARNING, "going on from the previous generation", generation=loaded.state.generation)
-        return replace(loaded.state, epoch=epoch)
-    return State(epoch)
+def rules_of(machine: Machine, config: Config) -> Rules:
+    """What a state must fit. Raises ConfigError and StartError."""
+    settings = manager_config(machine, config)
+    managers = start(machine, settings)
+    return Rules(
+        managers,
+        node_capacity(machine, config),
+        policy_in_force(managers, settings),
+        boot_id(config),
+        Quantity.parse(config.state.memoryTolerance).value(),
+        config.state.confirmNewCPUs,
+    )
 
 
 def boot_id(config: Config) -> str:
@@ -202,7 +206,7 @@ def backend(config: Config) -> Enforcement:
     hierarchy = detect(Path(section.cgroupRoot))
     cgroups = ExecCgroups(hierarchy, group_path(section.parent))
     cgroups.open()
-    return Enforcement(CgroupEnforcer(hierarchy, cgroups.find, time.monotonic), cgroups, strict)
+    return Enforcement(CgroupEnforcer(hierarchy, cgroups.find, time.monotonic), cgroups, strict, hierarchy)
 
 
 def group_path(text: str) -> PurePosixPath:
@@ -234,6 +238,17 @@ def endpoints(config: Config) -> list[Endpoint]:
     """The PodResources sockets: the one that everybody knows, and one per group of clients."""
     section = config.podResources
     return [_endpoint("default", section), *(_endpoint(name, group) for name, group in section.clients.items())]
+
+
+def node_access(config: Config) -> SocketAccess:
+    """The node service's socket."""
+    section = config.nodeService
+    return SocketAccess(Path(section.socket), int(section.mode, 8), section.group or None)
+
+
+def node_name() -> str:
+    """The node's name for people."""
+    return os.uname().nodename
 
 
 def _endpoint(name: str, section: PodResourcesSection | ClientGroup) -> Endpoint:
@@ -268,9 +283,9 @@ def reconfigure(daemon: Daemon, running: Config, path: Path | None, flags: dict[
     """Apply what can change live, and say what needs a restart. Raises AgentError; then everything stays as it was."""
     config = load(path, flags).config
     machine = read_machine(config)
-    settings = manager_config(machine, config)
-    managers = start(machine, settings)
-    daemon.keeper.under(managers, node_capacity(machine, config), policy_in_force(managers, settings), boot_id(config))
+    rules = rules_of(machine, config)
+    managers = rules.managers
+    daemon.keeper.under(rules)
     source = manifests(config, pod_level=managers.gates.pod_level_resources)
     if source is None or daemon.manifests is None or source.path != daemon.manifests.path:
         daemon.manifests = source

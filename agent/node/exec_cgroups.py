@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from agent.node.cgroup import Hierarchy
 from agent.node.cgroup_errors import CgroupBusyError, CgroupGoneError
+from agent.node.cgroup_label import read_label, write_label
 from agent.policy.cgroup_names import (
     CgroupKey,
     CgroupNameError,
@@ -49,6 +50,14 @@ class ExecCgroups:
         if container:
             self._hierarchy.write(group, container)
         return self._hierarchy.directories(group)
+
+    def label(self, uid: str, text: str) -> None:
+        """Note on the pod's group whose it is, for the case that the state is lost."""
+        write_label(self._hierarchy.directories(exec_cgroup(self._parent, uid)), text)
+
+    def labelled(self, uid: str) -> str:
+        """What was noted on the pod's group; "" where nothing was."""
+        return read_label(self._hierarchy.directories(exec_cgroup(self._parent, uid)))
 
     def group(self, key: ContainerCgroup) -> PurePosixPath:
         """The container's group. Raises CgroupNameError for a UID or name that cannot be part of a path."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from agent.model.cpuset import CPUSet
+from agent.model.cpuset import CPUSet, union
 from agent.model.numa import NodeMask
 from agent.model.pod import Container, Pod
 from agent.model.state import Blocks, CPUState, Grants, MemoryState, NUMANodeState
@@ -355,8 +355,12 @@ def remove(managers: Managers, grants: Grants, uid: str) -> Grants:
     if not holds(grants, uid):
         return grants
     cpu, memory = grants.cpu, grants.memory
-    held = cpu_static.pod_held(cpu.entries.get(uid, {})) | cpu.pod_entries.get(uid, CPUSet())
-    returned = held & managers.cpu.managed if managers.cpu is not None else CPUSet()  # policy none has no shared pool
+    held = _cpus_of(cpu, uid)
+    others = (_cpus_of(cpu, other) for other in {**cpu.entries, **cpu.pod_entries} if other != uid)
+    if managers.cpu is not None:
+        returned = (held & managers.cpu.managed) - union(others)  # a file with two owners of one CPU was taken over
+    else:  # with policy none there is a shared pool only while pods still hold what static gave them
+        returned = (held & managers.machine.topology.all) - union(others) if cpu.default else CPUSet()
     machine = memory.machine
     if uid in memory.pod_entries:
         machine = memory_static.release(machine, memory.pod_entries[uid])
@@ -388,6 +392,10 @@ def container_started(grants: Grants, pod: Pod, name: str) -> Grants:
     left = {container: blocks for container, blocks in entries.items() if container not in finished}
     memory = replace(grants.memory, machine=machine, entries={**grants.memory.entries, pod.uid: left})
     return replace(grants, memory=memory)
+
+
+def _cpus_of(cpu: CPUState, uid: str) -> CPUSet:
+    return cpu_static.pod_held(cpu.entries.get(uid, {})) | cpu.pod_entries.get(uid, CPUSet())
 
 
 def _without(entries: Mapping[str, _T], uid: str) -> Mapping[str, _T]:

@@ -61,14 +61,17 @@ def held_by(cpu: CPUState, uid: str) -> CPUSet:
 
 
 def _policy_off(cpu: CPUState, change: Change, holders: Holders, held: Mapping[str, CPUSet]) -> CPURepair:
+    # where there was a pool all CPUs are in it from now on, so that containers are let out of a narrower one
+    widened = CPUState(change.now.online)
     if held:
         pods = ", ".join(f"{holders.name(uid)} ({cpus})" for uid, cpus in held.items())
         text = f"cpuManagerPolicy is none now, but pods hold CPUs of their own and keep them until they end: {pods}"
-        return CPURepair((Step(Rule.POLICY_CHANGED, False, text, tuple(held)),), cpu, CPUState())
+        return CPURepair((Step(Rule.POLICY_CHANGED, False, text, tuple(held)),), cpu, widened)
     if change.was is not None and change.was.cpu_policy != "none" and cpu.default:
         text = "cpuManagerPolicy is none now; no pod holds CPUs of its own"
-        return CPURepair((Step(Rule.POLICY_CHANGED, True, text),), CPUState(), CPUState())
-    return CPURepair((), CPUState(), CPUState())
+        return CPURepair((Step(Rule.POLICY_CHANGED, True, text),), widened, widened)
+    left = widened if cpu.default else CPUState()
+    return CPURepair((), left, left)
 
 
 def _policy_on(manager: CPUManager, cpu: CPUState, change: Change, held: Mapping[str, CPUSet]) -> list[Step]:
@@ -116,7 +119,7 @@ def _pool_steps(
     if leaving:
         text = f"CPUs {leaving} are strictly reserved: out of the shared pool"
         steps.append(Step(Rule.RESERVATION_CHANGED, True, text, cpus=leaving))
-    fresh_start = not cpu.default and not taken
+    fresh_start = (not cpu.default and not taken) or (change.was is not None and change.was.cpu_policy == "none")
     joining = CPUSet() if fresh_start else manager.managed - taken - cpu.default
     for rule, cpus, text in _joining(joining, cpu.default | taken, change):
         if cpus:

@@ -50,7 +50,8 @@ def repair_memory(manager: MemoryManager | None, memory: MemoryState, change: Ch
         replace(memory, machine=counted.machine),
         whole,
         marks,
-        marks,  # the memory stays away: the pods still hold less than they were granted
+        # the memory stays away: the pods hold less than they were granted until they end
+        {uid: Mark("MemoryShortened", f"{mark.message}: taken off its grant") for uid, mark in marks.items()},
     )
 
 

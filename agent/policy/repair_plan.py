@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from agent.model.cpuset import CPUSet
+from agent.model.cpuset import CPUSet, union
 from agent.model.state import Grants, Mark, PodRecord, PolicyInForce
 from agent.policy.cpu_options import STRICT_RESERVATION
 from agent.policy.go_text import parse_bool
@@ -60,6 +60,23 @@ class RepairPlan:
     whole: Grants
     marks: Mapping[str, Mark] = field(default_factory=dict)
     marks_after: Mapping[str, Mark] = field(default_factory=dict)
+
+    def policy_until_applied(self, change: Change) -> PolicyInForce:
+        """What the state remembers of the rules while steps wait: of what waits the rules before, so that it waits after the
+        next start too.
+
+        CPUs that must be confirmed are not yet known; a policy that pods still hold something under is still in force.
+        """
+        was, now = change.was, change.now
+        unconfirmed = union(step.cpus for step in self.waiting if step.rule is Rule.CPUS_ADDED)
+        now = replace(now, online=now.online - unconfirmed)
+        if was is None or not any(step.rule is Rule.POLICY_CHANGED for step in self.waiting):
+            return now
+        if now.cpu_policy == "none" and (self.safe.cpu.entries or self.safe.cpu.pod_entries):
+            now = replace(now, cpu_policy=was.cpu_policy, cpu_options=was.cpu_options, reserved_cpus=was.reserved_cpus)
+        if now.memory_policy == "None" and (self.safe.memory.entries or self.safe.memory.pod_entries):
+            now = replace(now, memory_policy=was.memory_policy, reserved_memory=was.reserved_memory)
+        return now
 
     @property
     def waiting(self) -> tuple[Step, ...]:

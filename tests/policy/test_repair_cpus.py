@@ -236,13 +236,13 @@ def test_policy_none_over_pods_that_hold_cpus_waits_and_takes_nothing() -> None:
     assert told(found) == [(Rule.POLICY_CHANGED, False, "")]
     assert "test/pod-a (1-2)" in found.steps[0].text
     assert found.safe.cpu == before
-    assert found.whole.cpu == CPUState()
+    assert found.whole.cpu == cpus("0-7"), "all are let out"
 
 
 def test_policy_none_over_an_empty_state_is_safe() -> None:
     found = plan(managers(T8, cpu_policy="none"), cpus("0-7"), was=written("0-7"))
     assert told(found) == [(Rule.POLICY_CHANGED, True, "")]
-    assert found.safe.cpu == CPUState()
+    assert found.safe.cpu == cpus("0-7"), "strictly reserved CPUs are for everybody too"
 
 
 def test_pods_without_a_record_keep_their_grants_and_are_named() -> None:

@@ -1,0 +1,92 @@
+"""How the agent comes up over what it finds: the stored state, trusted as far as it can be, and what already runs.
+
+The order (design section 5): load; where the file is a newer program's, only observe; after a fallback begin a new epoch; fit
+the state to the machine and the configuration; and before anything new is granted, take over what runs and is not known.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from agent.enforcement import Enforcement
+from agent.log import say
+from agent.model.state import Epoch, State
+from agent.node.state_store import Loaded, NewerStateFileError, Origin, StateStore
+from agent.policy.adopt import Observed
+from agent.policy.cgroup_names import ContainerCgroup
+from agent.policy.recovery import Running
+from agent.policy.repair_plan import RepairPlan, Step
+
+_log = logging.getLogger("pinfold")
+APPLY = "see `pinfold checkpoint repair --plan`, then run `pinfold checkpoint repair --apply`"
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The state to go on from. newer: the file of a newer program, over which nothing may be decided; else None."""
+
+    state: State
+    newer: NewerStateFileError | None = None
+
+
+def first_state(store: StateStore) -> Beginning:
+    """Load the state. A fallback begins a new epoch, so that no reader runs backwards.
+
+    Raises StateReadError where permission is lacking.
+    """
+    try:
+        loaded = store.load(datetime.now(UTC))
+    except NewerStateFileError as newer:
+        say(_log, logging.ERROR, "observe only: nothing is decided or written", why=newer, hint=newer.hint)
+        return Beginning(newer.state if newer.state is not None else State(_new_epoch(None)), newer)
+    return Beginning(_state_of(loaded))
+
+
+def _state_of(loaded: Loaded) -> State:
+    for aside in loaded.set_aside:
+        say(_log, logging.ERROR, "state file set aside", file=aside.path, kept_as=aside.kept_as, why=aside.why)
+    if loaded.state is not None and loaded.origin is Origin.CURRENT:
+        return loaded.state
+    if loaded.state is not None:
+        names = ", ".join(record.pod.namespaced_name for record in loaded.state.pods.values())
+        generation = loaded.state.generation
+        say(_log, logging.WARNING, "going on from the previous generation", generation=generation, pods=names)
+        return replace(loaded.state, epoch=_new_epoch(loaded.state.epoch))
+    if loaded.origin is Origin.LOST:
+        say(_log, logging.ERROR, "the state is lost: running containers are taken over from their cgroups")
+    return State(_new_epoch(None))
+
+
+def _new_epoch(previous: Epoch | None) -> Epoch:
+    return Epoch.after(previous, now_seconds=int(time.time()), nonce=secrets.token_hex(8))
+
+
+def tell_steps(steps: Iterable[Step]) -> None:
+    """A log line for every step that was made by itself."""
+    for step in steps:
+        say(_log, logging.WARNING, "repaired", rule=step.rule, what=step.text)
+
+
+def waiting_text(repair: RepairPlan) -> str:
+    """What an operator must confirm, as one sentence per step; "" where nothing waits."""
+    return "; ".join(f"{step.rule}: {step.text}" for step in repair.waiting)
+
+
+def running_containers(enforcement: Enforcement) -> Running:
+    """Where every container that holds tasks may run, as its cgroup says. Raises CgroupError.
+
+    Nothing with backend `none`.
+    """
+    seen = enforcement.enforcer.observe()
+    containers: dict[str, dict[str, Observed]] = {}
+    for key, group in seen.groups.items():
+        if isinstance(key, ContainerCgroup) and key.container in enforcement.running(key.pod):
+            observed = Observed(group.effective, group.mems)
+            containers.setdefault(key.pod, {})[key.container] = observed
+    names = {uid: name for uid in containers if (name := enforcement.label(uid))}
+    return Running(containers, names)

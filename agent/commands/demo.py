@@ -210,6 +210,7 @@ def _config(directory: Path, reserved: CPUSet) -> dict[str, Any]:
         "sources": {"manifests": {"path": str(directory / "manifests"), "periodSeconds": 0.1}},
         "state": {"directory": str(directory / "state")},
         "podResources": {"socket": str(directory / "pod-resources" / "kubelet.sock")},
+        "nodeService": {"socket": str(directory / "node.sock")},
         "control": {"socket": str(directory / "control.sock")},
         "http": {"port": 0},
     }

@@ -13,6 +13,7 @@ from agent.policy.placement import placements
 from agent.policy.plan import Refused
 from agent.policy.qos import pod_qos
 from agent.policy.reasons import asked_amounts
+from agent.policy.resize_terms import conditions
 
 
 def encode_status(
@@ -23,8 +24,9 @@ def encode_status(
     *,
     ready: bool,
     paused: bool = False,
+    pods: bool = True,
 ) -> dict[str, Any]:
-    """The whole status. Lists of CPUs are in kernel form, sizes in bytes. problems: one sentence each."""
+    """The whole status. Lists of CPUs are in kernel form, sizes in bytes. problems: one sentence each. pods: those too."""
     reserved = managers.cpu.reserved if managers.cpu is not None else state.policy.reserved_cpus
     return {
         "epoch": str(state.epoch),
@@ -51,9 +53,10 @@ def encode_status(
             for node, numa in state.grants.memory.machine.items()
         },
         "numa": encode_numa(state, managers),
-        "pods": [_pod(record, state, managers) for record in state.pods.values()],
+        "pods": [_pod(record, state, managers) for record in state.pods.values()] if pods else [],
         "refused": [
             {
+                "uid": each.pod.uid,
                 "namespace": each.pod.namespace,
                 "name": each.pod.name,
                 "reason": each.reason,
@@ -78,7 +81,11 @@ def _pod(record: PodRecord, state: State, managers: Managers) -> dict[str, Any]:
         "cpus": None if bubble is None else str(bubble),
         "memory": _blocks(state.grants.memory.pod_entries.get(pod.uid, ())),
         "resize": str(record.resize.state),
-        "resizeMessage": record.resize.message,
+        "resizeMessage": record.resize.message or record.resize.error,
+        "conditions": [
+            {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+            for each in conditions(record.resize)
+        ],
         "unplaced": record.unplaced.message if record.unplaced else "",
         "degraded": record.degraded.message if record.degraded else "",
         "containers": [

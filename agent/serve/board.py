@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.formats.status import encode_status
+from agent.model.pod import Pod
 from agent.model.state import State
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
@@ -30,10 +31,10 @@ class NodeView:
     paused: bool = False
     drift: tuple[str, ...] = ()
 
-    def status(self) -> dict[str, Any]:
-        """The view as `pinfold status -o json` has it."""
+    def status(self, *, pods: bool = True) -> dict[str, Any]:
+        """The view as `pinfold status -o json` has it. pods: those too."""
         status = encode_status(
-            self.state, self.managers, self.refused, self.problems, ready=self.ready, paused=self.paused
+            self.state, self.managers, self.refused, self.problems, ready=self.ready, paused=self.paused, pods=pods
         )
         return {**status, "drift": list(self.drift)}
 
@@ -46,6 +47,13 @@ class NodeView:
             and (self.problems, self.ready, self.paused, self.drift)
             == (other.problems, other.ready, other.paused, other.drift)
         )
+
+
+def find_pod(view: NodeView, name: str) -> Pod | None:
+    """The pod of this name ("namespace/name"), here or refused."""
+    if name in view.refused:
+        return view.refused[name].pod
+    return next((each.pod for each in view.state.pods.values() if each.pod.namespaced_name == name), None)
 
 
 class NodeBoard:

@@ -10,9 +10,8 @@ from agent.formats.cpu_owners import cpu_owners, pod_colours
 from agent.formats.explanation import explain
 from agent.formats.page import HEADERS, render_explanation, render_page
 from agent.formats.page_body import PageContent, render_body
-from agent.model.pod import Pod
 from agent.model.topology import Topology
-from agent.serve.board import NodeBoard, NodeView
+from agent.serve.board import NodeBoard, NodeView, find_pod
 from agent.serve.http import Request, Response, Route
 
 HTML = "text/html; charset=utf-8"
@@ -71,13 +70,6 @@ class StatusPage:
             if self._rendered[0] != number:
                 self._rendered = (number, _render(view, self._machine()))
             return self._rendered
-
-
-def find_pod(view: NodeView, name: str) -> Pod | None:
-    """The pod of this name ("namespace/name"), here or refused."""
-    if name in view.refused:
-        return view.refused[name].pod
-    return next((each.pod for each in view.state.pods.values() if each.pod.namespaced_name == name), None)
 
 
 def _render(view: NodeView, machine: Topology) -> str:

@@ -60,8 +60,8 @@ class Nearest:
 class Derivation:
     """Everything behind one verdict. rule: what decided, in words.
 
-    pods_in_the_way: pods of which the end of any one would let this pod in. all_in_the_way: where no single one is enough, pods that
-    have to end together.
+    pods_in_the_way: pods of which the end of any one would let this pod in. all_in_the_way: where no single one is enough, pods
+    that have to end together.
     """
 
     pod: Pod

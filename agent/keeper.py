@@ -104,6 +104,8 @@ class Keeper:
 
     def settle(self, done: Actuation) -> tuple[Decision, ...]:
         """Enter what became of the pods' sizes in the kernel. Raises StateWriteError; then nothing has changed."""
+        if self.frozen is not None:
+            return ()
         plan = settle(self.state, done)
         self._adopt(plan.state)
         return plan.decisions

@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 import click
 
 from agent.errors import BadInputError
-from agent.formats.documents import DocumentError, split_documents
 from agent.formats.queue_objects import QueueObjects, decode_objects
-from agent.formats.yaml_reader import read_yaml
+from agent.kube.object_files import MAX_FILE_BYTES, ObjectFiles, decode_file, read_objects
 from agent.model.pod import Pod
 from agent.model.quantity import Quantity
 from agent.model.queue import RESOURCES, ResourceQuantities
@@ -31,8 +30,6 @@ from agent.queues.status_watch import share_charge
 from agent.queues.text import reclaim_lines, resize_lines, simulation_lines, status_lines
 from agent.queues.violations import violations
 from agent.queues.workloads import SCHEDULER_NAME
-
-MAX_FILE_BYTES = 256 * 1024 * 1024  # a large cluster's pods as JSON
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -252,35 +249,10 @@ def _read(files: Sequence[str]) -> QueueObjects:
 
 
 def _documents(name: str) -> Iterator[object]:
-    """The documents of a file: JSON where it begins like it, else YAML."""
-    text = _text(name)
-    if text.lstrip().startswith("{"):
-        try:
-            yield json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise BadInputError(f"{name}: not JSON: {error}") from error
-        return
-    for first, part in split_documents(text):
-        try:
-            yield read_yaml(part, first).value
-        except DocumentError as error:
-            raise BadInputError(f"{name}:{error.line}: {error.why}") from error
-
-
-def _text(name: str) -> str:
-    try:
-        if name == "-":
-            data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
-        else:
-            with Path(name).open("rb") as stream:
-                data = stream.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise BadInputError(f"{name}: more than {MAX_FILE_BYTES} bytes", hint="give the objects in several files")
-        return data.decode("utf-8-sig")
-    except OSError as error:
-        raise BadInputError(f"{name}: {error.strerror}", hint="check the path and its permissions") from error
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{name}: not UTF-8 text") from error
+    if name != "-":
+        yield from ObjectFiles([Path(name)]).read()
+    else:
+        yield from read_objects(decode_file(sys.stdin.buffer.read(MAX_FILE_BYTES + 1), name), name)
 
 
 def _find_pod(pods: Sequence[Pod], name: str) -> Pod:

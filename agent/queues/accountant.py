@@ -51,6 +51,7 @@ class Unready(StrEnum):
     """Why a resize cannot be judged yet."""
 
     NO_OBJECTS = "queues and pod groups have not been read yet"
+    LEDGER_LOST = "reservations of admitted resizes may have been lost, they are waited for"
     NODES_MISSING = "not every node has reported yet, and Queue.status does not say what the queues hold"
 
 
@@ -66,6 +67,7 @@ class Accountant:
         tree, _ = build(())
         self.accounting = Accounting(tree, patience_seconds=options.patience_seconds)
         self.status_watch = StatusWatch(patience_seconds=options.patience_seconds)
+        self.ledger_lost_until = 0.0  # reservations may be missing until all that could be have ended
         self.groups: dict[str, str] = {}  # pod UID -> the job it is part of, "namespace/name"
         self._started = started
         self._reports: dict[str, NodeReport] = {}  # by node: what all its reports together say
@@ -233,6 +235,8 @@ class Accountant:
         """Why growth in this queue cannot be judged yet; None where it can."""
         if self.objects is None:
             return Unready.NO_OBJECTS
+        if now < self.ledger_lost_until:
+            return Unready.LEDGER_LOST
         if self.is_complete(now):
             return None
         path = self.accounting.totals.tree.path(queue)

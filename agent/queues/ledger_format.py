@@ -19,17 +19,19 @@ def encode_ledger(ledger: Ledger) -> dict[str, object]:
     """The JSON object that `decode_ledger` reads back to an equal ledger."""
     return {
         "schema": SCHEMA,
-        "reservations": {
-            uid: {
-                "pod": each.pod,
-                "queue": each.queue,
-                "preemptible": each.preemptible,
-                "target": each.target._asdict(),
-                "seen": each.seen._asdict(),
-                "expires": each.expires,
-            }
-            for uid, each in ledger.reservations.items()
-        },
+        "reservations": {uid: encode_reservation(each) for uid, each in ledger.reservations.items()},
+    }
+
+
+def encode_reservation(reservation: Reservation) -> dict[str, object]:
+    """The JSON object that `decode_reservation` reads back."""
+    return {
+        "pod": reservation.pod,
+        "queue": reservation.queue,
+        "preemptible": reservation.preemptible,
+        "target": reservation.target._asdict(),
+        "seen": reservation.seen._asdict(),
+        "expires": reservation.expires,
     }
 
 
@@ -41,13 +43,14 @@ def decode_ledger(document: object) -> Ledger:
     if (schema := top.integer("schema")) != SCHEMA:
         raise FieldError("schema", f"{schema} is not read here, only {SCHEMA}")
     top.only({"schema", "reservations"})
-    reservations = top.mapping("reservations", _reservation)
+    reservations = top.mapping("reservations", decode_reservation)
     if len(reservations) > MAX_RESERVATIONS:
         raise FieldError("reservations", f"has {len(reservations)} entries, at most {MAX_RESERVATIONS} are kept")
     return Ledger(reservations)
 
 
-def _reservation(value: object, path: str) -> Reservation:
+def decode_reservation(value: object, path: str) -> Reservation:
+    """Raises FieldError naming the field."""
     fields = Fields(value, path)
     fields.only(_RESERVATION)
     return Reservation(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
@@ -18,6 +19,7 @@ from urllib.parse import parse_qs
 
 from agent.errors import AgentError
 from agent.serve.loop import ServingLoop
+from agent.serve.sockets import SocketAccess, SocketFile
 from agent.serve.tls import ServerTLS, peer_name
 
 log = logging.getLogger(__name__)
@@ -107,7 +109,7 @@ class HTTPServer:
     """Serves `routes` (path -> what answers it, called in a worker thread) and `posts` between `start` and `stop`.
 
     address: of loopback, or any with `tls`. port: 0 takes a free one; `port` tells which. open_paths: served to clients without a
-    certificate too, where `tls` asks for one.
+    certificate too, where `tls` asks for one. socket: a unix socket to listen on instead of address and port.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class HTTPServer:
         posts: Mapping[str, Posting] | None = None,
         tls: ServerTLS | None = None,
         open_paths: Collection[str] = (),
+        socket: SocketAccess | None = None,
     ) -> None:
         self.address = address
         self.port = port
@@ -128,11 +131,17 @@ class HTTPServer:
         self._site = _Site(routes, posts or {}, limits or Limits(), tls, frozenset(open_paths))
         self._limits = self._site.limits
         self._tls = tls
+        self._file = None if socket is None else SocketFile(socket)
         self._connections: dict[asyncio.Task[None], None] = {}  # oldest first
         self._server: asyncio.Server | None = None
 
     def start(self) -> None:
-        """Begin to answer. Raises HTTPAddressError."""
+        """Begin to answer. Raises HTTPAddressError, SocketInUseError, SocketPathError."""
+        if self._file is not None:
+            path = self._file.claim()
+            self._loop.run(self._listen_at(os.fspath(path)))
+            self._file.expose()
+            return
         if self._tls is None and not _is_loopback(self.address):
             hint = "set http.address to 127.0.0.1 or ::1 and put a TLS proxy before it where others need it"
             raise HTTPAddressError(f"{self.address}: not a loopback address, and TLS is not configured", hint=hint)
@@ -145,6 +154,8 @@ class HTTPServer:
 
     def stop(self) -> None:
         """Close the port and every connection."""
+        if self._file is not None:
+            self._file.release()
         self._loop.run(self._close())
 
     @property
@@ -166,6 +177,12 @@ class HTTPServer:
             ssl_handshake_timeout=handshake,
         )
         self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _listen_at(self, path: str) -> None:
+        limits = self._limits
+        self._server = await asyncio.start_unix_server(
+            self._connected, path, limit=limits.head_bytes, backlog=limits.connections
+        )
 
     async def _close(self) -> None:
         if self._server is None:
@@ -206,7 +223,7 @@ class _Site:
         self.posts = posts
         self.limits = limits
         self.max_bytes = {path: post.max_bytes for path, post in posts.items()}
-        self.any_host = tls is not None
+        self.any_host = tls is not None  # no page in a browser can name a machine whose certificate it does not have
         self.large = asyncio.Semaphore(limits.large_bodies)
         self._closed = tls is not None and tls.asks_for_certificates
         self._open_paths = open_paths

@@ -88,7 +88,7 @@ class ControlMethods:
         answers: list[Explanation] = []
         for each in found.pods:
             answers.append(explain(keeper.managers, keeper.node, state, each.pod))
-            state = replace(state, grants=answers[-1].verdict.grants)
+            state = answers[-1].after(state)
         return answers
 
     def _known(self, name: str) -> Pod:

@@ -10,8 +10,10 @@ from typing import Any
 
 import click
 
+from agent.commands.explain_lint import lint_files
 from agent.commands.options import config_options, parse_flags, socket_option
 from agent.config import load
+from agent.config_schema import Config
 from agent.errors import BadInputError
 from agent.formats.documents import MAX_BYTES
 from agent.formats.explanation import explain
@@ -38,6 +40,7 @@ class _Node:
 
 @click.command()
 @click.argument("pods", nargs=-1, required=True, metavar="POD...")
+@click.option("--lint", is_flag=True, help="Only look for mistakes in the files; needs neither an agent nor a machine.")
 @click.option("--offline", is_flag=True, help="Do not ask the running agent; implied by the options below.")
 @click.option("--sysroot", "root", type=click.Path(path_type=Path), help="A captured machine: directory or archive.")
 @config_options
@@ -46,6 +49,7 @@ class _Node:
 @socket_option
 def command(
     pods: tuple[str, ...],
+    lint: bool,
     offline: bool,
     root: Path | None,
     config: Path | None,
@@ -58,15 +62,18 @@ def command(
 
     POD is a manifest file, or the name of a pod that the running agent holds or refused. Files are judged against the running
     agent, or offline against this or a captured machine, a configuration and a state file. Nothing is changed. Exit status
-    1 where a pod does not fit.
+    1 where a pod does not fit, with --lint where it would be refused anywhere.
 
     \b
     Examples:
       pinfold explain web.yaml
       pinfold explain default/web
+      pinfold explain --lint web.yaml
       pinfold explain --sysroot fixtures/sysfs/two-socket-smt --set cpuManagerPolicy=static \\
           --set reservedSystemCPUs=0 web.yaml
     """
+    if lint:
+        return lint_files({pod: _read(Path(pod)) for pod in pods}, _config(config, flags), output)
     if offline or root is not None or config is not None or flags or state_path is not None:
         answers = list(_offline(pods, _node(root, config, flags, state_path)))
     else:
@@ -96,7 +103,12 @@ def _offline(files: tuple[str, ...], node: _Node) -> Iterator[Mapping[str, Any]]
         for each in found.pods:
             answer = explain(node.managers, node.capacity, state, each.pod)
             yield {"text": answer.text, "json": answer.encoded}
-            state = replace(state, grants=answer.verdict.grants)
+            state = answer.after(state)
+
+
+def _config(path: Path | None, flags: tuple[str, ...]) -> Config:
+    """The configuration, where one is named; a machine's own does not say where a file will run."""
+    return load(path, parse_flags(flags)).config if path is not None or flags else Config()
 
 
 def _node(root: Path | None, config_path: Path | None, flags: tuple[str, ...], state_path: Path | None) -> _Node:

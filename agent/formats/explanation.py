@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.formats import derivation as derivation_format
 from agent.model.pod import Pod
-from agent.model.state import Grants, State
+from agent.model.state import Grants, PodRecord, State
 from agent.policy.admission import Verdict, holds
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
@@ -21,9 +21,17 @@ from agent.policy.reasons import derive
 class Explanation:
     """One pod: the verdict, and why. text: lines for people; encoded: the same as JSON."""
 
+    pod: Pod
     verdict: Verdict
     text: str
     encoded: Mapping[str, Any]
+
+    def after(self, state: State) -> State:
+        """The state as if the pod had come, for the pods after it: nothing is saved."""
+        if not self.verdict.admitted:
+            return state
+        record = state.pods.get(self.pod.uid, PodRecord(self.pod))
+        return replace(state, grants=self.verdict.grants, pods={**state.pods, self.pod.uid: record})
 
 
 def explain(managers: Managers, capacity: NodeCapacity, state: State, pod: Pod) -> Explanation:
@@ -33,7 +41,7 @@ def explain(managers: Managers, capacity: NodeCapacity, state: State, pod: Pod) 
     if held is not None:
         pod = held
     elif not pod.uid:
-        pod = replace(pod, uid=f"explained-{pod.name}")
+        pod = replace(pod, uid=f"explained-{pod.namespace}-{pod.name}")
     verdict = judge(managers, capacity, state, pod)
     owners = {uid: record.pod.namespaced_name for uid, record in state.pods.items()}
 
@@ -49,4 +57,4 @@ def explain(managers: Managers, capacity: NodeCapacity, state: State, pod: Pod) 
         *(f"  note: {note}" for note in notes),
     ]
     encoded = {**derivation_format.encode(derivation, verdict.grants, managers.gates), "notes": notes}
-    return Explanation(verdict, "\n".join(lines), encoded)
+    return Explanation(pod, verdict, "\n".join(lines), encoded)

@@ -1,7 +1,7 @@
 """The NodeResourceTopology object of a node (topology.node.k8s.io/v1alpha2): NUMA zones with what they have and what is left.
 
-Conventions of the field: a zone per NUMA node called `node-<id>`, type `Node`; costs are the ACPI distances; allocatable is capacity
-without what is reserved there, available is allocatable without what is held exclusively.
+Conventions of the field: a zone per NUMA node called `node-<id>`, type `Node`; costs are the ACPI distances; allocatable is
+capacity without what is reserved there, available is allocatable without what is held exclusively.
 """
 
 from __future__ import annotations

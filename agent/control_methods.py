@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agent.enforcement import Enforcement
 from agent.errors import BadInputError
 from agent.formats.explanation import Explanation, explain
 from agent.formats.manifests import decode_manifests
+from agent.formats.repair_steps import encode_steps
 from agent.formats.status import encode_status
 from agent.keeper import Keeper
 from agent.log import say
@@ -52,6 +54,8 @@ class ControlMethods:
             case "reload":
                 self.reload()
                 return {}
+            case "repair":
+                return self._repair(str(params.get("directory", "")), apply=params.get("apply") is True)
             case "look":
                 self.look()
                 return {}
@@ -71,6 +75,19 @@ class ControlMethods:
             [*problems, *self.problems()],
             ready=self.board.is_ready(),
         )
+
+    def _repair(self, directory: str, *, apply: bool) -> Mapping[str, Any]:
+        """The steps of a repair, made where `apply` says so. steps: None where this agent's state is in another directory."""
+        own = self.keeper.directory.resolve()
+        if Path(directory) != own:
+            return {"directory": str(own), "steps": None}
+        if not apply:
+            return {"directory": str(own), "steps": encode_steps(self.keeper.plan_repair())}
+        plan = self.keeper.apply_repair()
+        for step in plan.steps:
+            say(_log, logging.WARNING, "repair applied", rule=step.rule, what=step.text)
+        self.look()
+        return {"directory": str(own), "steps": encode_steps(plan)}
 
     # --- explain ---
 
@@ -99,6 +116,8 @@ class ControlMethods:
 
     def _prepare(self, name: str, container: str) -> ExecGrant:
         """Make the container's cgroup with its grant in force; earlier init containers end here."""
+        if self.keeper.frozen is not None:
+            raise self.keeper.frozen
         if self.enforcement.exec_cgroups is None:
             raise BadInputError(
                 "enforcement.backend is none: there are no cgroups to run in",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from agent.model.state import PolicyInForce, State
 from agent.node.state_store import NewerStateFileError, StateStore, StateWriteError
@@ -72,9 +73,9 @@ class Keeper:
         return self.rules.node
 
     @property
-    def path(self) -> str:
+    def directory(self) -> Path:
         """Where the state is."""
-        return str(self._store.path)
+        return self._store.path.parent
 
     def look(self, seen: Observation, running: Running | None = None) -> tuple[Decision, ...]:
         """Decide about what is seen. running: where containers run, for those that the state does not know; None: no need.
@@ -136,6 +137,10 @@ class Keeper:
         made, self._made = self._made, ()
         return made
 
+    def plan_repair(self) -> RepairPlan:
+        """What does not fit now."""
+        return self._fit(self.rules, self.state)
+
     def apply_repair(self) -> RepairPlan:
         """Make the steps that wait, as an operator wants it; the plan that was carried out.
 
@@ -143,9 +148,9 @@ class Keeper:
         """
         if self.frozen is not None:
             raise self.frozen
-        repair = self._fit(self.rules, self.state)
+        repair = self.plan_repair()
         self._adopt(with_all_steps(self.state, repair, self._change(self.rules, self.state)))
-        self.repair, self._retry = self._fit(self.rules, self.state), True
+        self.repair, self._retry = self.plan_repair(), True
         return repair
 
     def _may_fit_again(self, state: State) -> bool:

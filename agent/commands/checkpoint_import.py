@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from agent.commands.checkpoint_repair import print_steps
 from agent.commands.options import config_options
 from agent.commands.state_files import read_file, read_rules
 from agent.errors import BadInputError
@@ -20,6 +19,7 @@ from agent.formats.cpu_checkpoint import ContainerKey
 from agent.formats.kubelet_export import ALLOCATED_FILE, CPU_FILE, MEMORY_FILE
 from agent.formats.kubelet_import import read_files, record_pods
 from agent.formats.pods import decode_pod
+from agent.formats.repair_steps import encode_steps, render_steps
 from agent.model.pod import Pod
 from agent.model.state import Epoch, State
 from agent.node.state_store import StateStore
@@ -76,7 +76,8 @@ def import_command(
     for note in imported.notes:
         click.echo(f"note: {note}")
     plan = plan_repair(rules.managers, imported.grants, records, Change(None, rules.policy))
-    print_steps(plan)
+    for line in render_steps(encode_steps(plan)):
+        click.echo(line)
     if apply_:
         # the safe steps are made; the others wait for `repair --apply`, the pods marked
         marked = {uid: replace(record, degraded=plan.marks.get(uid)) for uid, record in records.items()}

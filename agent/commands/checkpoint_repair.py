@@ -1,47 +1,45 @@
-"""`pinfold checkpoint repair`: what does not fit in a stored state, and putting it right while the agent is stopped."""
+"""`pinfold checkpoint repair`: what does not fit in the state, and putting it right: by the running agent, or in its file."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
-from agent.commands.options import config_options
+from agent.commands.options import config_options, parse_flags
 from agent.commands.state_files import read_file, read_rules
+from agent.config import load
 from agent.errors import BadInputError
+from agent.formats.repair_steps import encode_steps, render_steps
 from agent.formats.state import DamagedStateError, NewerStateError, UnreadableStateError, decode
+from agent.model.quantity import Quantity
 from agent.model.state import State
 from agent.node.state_store import NAME, StateStore
-from agent.policy.plan import first_grant
 from agent.policy.repair import plan_repair
-from agent.policy.repair_plan import Change, RepairPlan
+from agent.policy.repair_apply import with_all_steps
+from agent.policy.repair_plan import Change
+from agent.serve.control_client import AgentNotRunningError, ControlClient
+
+Steps = Sequence[Mapping[str, Any]]
 
 
 @click.command("repair")
 @click.option("--plan", "plan_only", is_flag=True, help="Only list the steps (the default).")
 @click.option("--apply", "apply_", is_flag=True, help="Make all steps, those that touch running pods too.")
-@click.option(
-    "--tolerance-mib", type=click.IntRange(min=0), default=64, show_default=True, help="Memory drift to bear."
-)
 @click.option("--sysroot", "root", type=click.Path(path_type=Path), help="A captured machine: directory or archive.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the answer.")
 @config_options
 def repair_command(
-    plan_only: bool,
-    apply_: bool,
-    tolerance_mib: int,
-    root: Path | None,
-    output: str,
-    config: Path | None,
-    flags: tuple[str, ...],
+    plan_only: bool, apply_: bool, root: Path | None, output: str, config: Path | None, flags: tuple[str, ...]
 ) -> int:
-    """Compare the stored state with this machine and configuration, pod by pod, by the rules of docs/state.md.
+    """Compare the state with this machine and configuration, pod by pod, by the rules of docs/state.md.
 
-    Safe steps the agent makes by itself at its start. --apply makes all of them; the agent must be stopped. Exit status 1
-    where steps wait for --apply.
+    Safe steps the agent makes by itself. --apply makes all of them: an agent that runs on this state directory makes them at
+    once, without one the file is changed. Exit status 1 where steps wait for --apply.
 
     \b
     Examples:
@@ -50,55 +48,51 @@ def repair_command(
     """
     if plan_only and apply_:
         raise click.UsageError("--plan and --apply exclude each other")
+    steps = None if root is not None else _by_agent(config, flags, apply_=apply_)
+    if steps is None:
+        steps = _in_file(config, flags, root, apply_=apply_)
+    if output == "json":
+        click.echo(json.dumps({"applied": apply_, "steps": steps}, indent=2))
+    else:
+        for line in render_steps(steps, applied=apply_):
+            click.echo(line)
+    return 0 if apply_ or all(step["safe"] for step in steps) else 1
+
+
+def _by_agent(config: Path | None, flags: tuple[str, ...], *, apply_: bool) -> Steps | None:
+    """The steps as the running agent sees and makes them; None where none runs on this state directory."""
+    values = load(config, parse_flags(flags)).config
+    directory = Path(values.state.directory).resolve()
+    try:
+        answer = ControlClient(Path(values.control.socket)).call(
+            "repair", {"directory": str(directory), "apply": apply_}
+        )
+    except AgentNotRunningError:
+        return None
+    steps: Steps | None = answer["steps"]
+    return steps
+
+
+def _in_file(config: Path | None, flags: tuple[str, ...], root: Path | None, *, apply_: bool) -> Steps:
     rules = read_rules(config, flags, root)
     directory = Path(rules.config.state.directory)
-    tolerance = tolerance_mib << 20
-    if apply_:
-        with StateStore(directory) as store:
-            state = store.load(datetime.now(UTC)).state
-            if state is None:
-                raise BadInputError(f"{store.path}: no state to repair", hint="the agent begins one at its start")
-            plan = plan_repair(rules.managers, state.grants, state.pods, Change(state.policy, rules.policy, tolerance))
-            if plan.steps:
-                store.save(applied(replace(state, policy=rules.policy), plan))
-    else:
+    tolerance = Quantity.parse(rules.config.state.memoryTolerance).value()
+
+    def change(state: State) -> Change:
+        return Change(state.policy, rules.policy, tolerance, rules.config.state.confirmNewCPUs)
+
+    if not apply_:
         state = _stored(directory / NAME)
-        plan = plan_repair(rules.managers, state.grants, state.pods, Change(state.policy, rules.policy, tolerance))
-    if output == "json":
-        click.echo(json.dumps({"applied": apply_, "steps": steps_as_json(plan)}, indent=2))
-    else:
-        print_steps(plan)
-    return 1 if plan.waiting and not apply_ else 0
-
-
-def applied(state: State, plan: RepairPlan) -> State:
-    """The state once all steps are made. A pod whose CPUs were exchanged has the new ones as its first grant."""
-    touched = {uid for step in plan.waiting for uid in step.pods}
-    pods = {
-        uid: replace(
-            record,
-            degraded=plan.marks_after.get(uid),
-            first=first_grant(plan.whole, uid) if uid in touched else record.first,
-        )
-        for uid, record in state.pods.items()
-    }
-    return replace(state, generation=state.generation + 1, grants=plan.whole, pods=pods)
-
-
-def print_steps(plan: RepairPlan) -> None:
-    """One line per step; "nothing to do" where there is none."""
-    for step in plan.steps:
-        click.echo(f"{'safe' if step.safe else 'waits'}  {step.rule}: {step.text}")
-    if not plan.steps:
-        click.echo("nothing to repair")
-
-
-def steps_as_json(plan: RepairPlan) -> list[dict[str, object]]:
-    """The stable form of `-o json`."""
-    return [
-        {"rule": step.rule, "safe": step.safe, "text": step.text, "pods": list(step.pods), "cpus": str(step.cpus)}
-        for step in plan.steps
-    ]
+        return encode_steps(plan_repair(rules.managers, state.grants, state.pods, change(state)))
+    with StateStore(directory) as store:
+        loaded = store.load(datetime.now(UTC)).state
+        if loaded is None:
+            raise BadInputError(f"{store.path}: no state to repair", hint="the agent begins one at its start")
+        plan = plan_repair(rules.managers, loaded.grants, loaded.pods, change(loaded))
+        after = with_all_steps(loaded, plan, change(loaded))
+        if after is not loaded:
+            store.save(after)
+        return encode_steps(plan)
 
 
 def _stored(path: Path) -> State:

@@ -46,3 +46,6 @@ def forms_for(kubelet_version: str, *, pod_level_managers: bool) -> Forms:
     if minor == 36 and pod_level_managers:
         return Forms(CPUVersion.V3, MemoryVersion.V2, True)
     return Forms(CPUVersion.V2, MemoryVersion.V1 if minor >= 21 else None, minor >= 33)
+
+
+NEWEST = Forms(CPUVersion.V4, MemoryVersion.V3, True)

@@ -162,6 +162,20 @@ class ResizeSection(Section):
     exclusive: bool = False
 
 
+class SpoolSection(Section):
+    """A directory of report files. keep: how many may wait for somebody to take them, the newest ones."""
+
+    directory: str
+    keep: Annotated[int, Field(ge=1, le=10_000)] = 100
+
+
+class ReportsSection(Section):
+    """Occupancy reports. queueLabel: the pods' label that names their queue. spool: None for none."""
+
+    queueLabel: str = "kai.scheduler/queue"
+    spool: SpoolSection | None = None
+
+
 class HTTPSection(Section):
     """Metrics and health over HTTP, on loopback. port 0: none."""
 
@@ -200,6 +214,7 @@ class Config(Section):
     podResources: PodResourcesSection = PodResourcesSection()
     nodeService: NodeServiceSection = NodeServiceSection()
     resize: ResizeSection = ResizeSection()
+    reports: ReportsSection = ReportsSection()
     http: HTTPSection = HTTPSection()
     control: ControlSection = ControlSection()
 
@@ -217,7 +232,8 @@ class Config(Section):
 
 # keys of design section 4 that a later release brings: refused by name, so that nobody believes they work
 LATER = {
-    "reports": "occupancy reports",
+    "reports.accountant": "pushing reports to an accountant",
+    "reports.kubernetes": "NodeResourceTopology objects and placement annotations",
     "queues": "queue accounting",
     "sources.kubelet": "the kubelet as a pod source",
     "sources.apiserver": "the API server as a pod source",

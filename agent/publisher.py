@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,6 +13,7 @@ from agent.model.podresources import Passed, PassedDevices
 from agent.model.state import State
 from agent.policy.managers import Managers
 from agent.policy.podresources_view import Shape, podresources_view
+from agent.reporting import Reporter
 from agent.serve.board import NodeBoard, NodeView
 from agent.serve.health import HealthBoard
 from agent.serve.podresources_upstream import Upstream
@@ -23,7 +25,7 @@ _NO_DEVICES = PassedDevices()
 class Publisher:
     """Called by the daemon's loop alone. serve: takes the answers of a change; told only after the first `answers`.
 
-    upstream: whose devices are passed through; asked soon when other pods are here than before.
+    upstream: whose devices are passed through; asked soon when other pods are here than before. reporter: of occupancy.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Publisher:
         *,
         shape: Shape = Shape.V1_37,
         upstream: Upstream | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
         self._keeper = keeper
         self._health = health
@@ -42,9 +45,15 @@ class Publisher:
         self._serve = serve
         self._shape = shape
         self._upstream = upstream
+        self._reporter = reporter
+        self._since = time.monotonic()
         self._drift: deque[str] = deque(maxlen=_DRIFT_LINES)
         self._made_from: tuple[State, Managers, PassedDevices] | None = None
         self.answers = Answers()
+
+    def began(self, seconds: float) -> None:
+        """A turn of the loop began, by the monotonic clock: what it publishes was seen then."""
+        self._since = seconds
 
     def drifted(self, line: str) -> None:
         """Remember one repair of what somebody else had changed."""
@@ -56,6 +65,8 @@ class Publisher:
         self._publish_answers(
             keeper.state, keeper.managers, self._upstream.devices() if self._upstream is not None else _NO_DEVICES
         )
+        if self._reporter is not None:
+            self._reporter.look(self._since)
         wrong = [f"{name}: {check.reason}" for name, check in self._health.ready().items() if not check.ok]
         self._board.publish(
             NodeView(

@@ -46,6 +46,7 @@ _RESIZE = {
     "operation": ("add", "remove", "increase", "decrease"),
 }
 _RESIZE_MS = (10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)
+_TARGET = {"target": ("spool",)}
 _ADMISSION_MS = tuple(0.05 * 2**n for n in range(15))
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
@@ -123,6 +124,10 @@ SERIES = (
         "Cgroup settings that somebody else had changed and that were written again, by the probable writer.",
         {"writer": ("systemd", "kubelet", "kernel", "unknown")},
     ),
+    Series("pinfold_reports_total", "Occupancy reports that were delivered.", _TARGET),
+    Series("pinfold_report_failures_total", "Occupancy reports that could not be delivered.", _TARGET),
+    Series("pinfold_reports_dropped_total", "Reports that nobody took while there was room for them.", _TARGET),
+    Series("pinfold_report_delay_seconds", "Time from a change being seen to its report.", _TARGET, _SECONDS),
     Series("pinfold_state_write_failures_total", "States that could not be written; their decision was taken back."),
 )
 

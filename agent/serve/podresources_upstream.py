@@ -21,6 +21,7 @@ from agent.model.podresources import Passed, PassedDevices
 from agent.proto import podresources_v1_pb2 as v1
 from agent.proto import podresources_v1alpha1_pb2 as v1alpha1
 from agent.proto.podresources_v1_pb2_grpc import PodResourcesListerStub
+from agent.serve.gauges import SourceHealth
 from agent.serve.loop import ServingLoop
 
 _log = logging.getLogger("pinfold")  # facts: see agent.log
@@ -56,7 +57,6 @@ class Upstream:
         self._due = asyncio.Event()
         self._devices = NOTHING
         self._answered_at: float | None = None
-        self._started_at = time.monotonic()
         self._trouble = ""
 
     def start(self) -> None:
@@ -75,9 +75,10 @@ class Upstream:
         """What was told last."""
         return self._devices
 
-    def age_seconds(self) -> float:
-        """Since the last answer; since the start where there has been none."""
-        return time.monotonic() - (self._started_at if self._answered_at is None else self._answered_at)
+    def health(self) -> SourceHealth:
+        """For the metrics. Age: since the last answer, None where there has been none."""
+        age = None if self._answered_at is None else time.monotonic() - self._answered_at
+        return SourceHealth(not self._trouble and age is not None, age)
 
     async def _begin(self) -> None:
         self._task = asyncio.create_task(self._run())

@@ -138,12 +138,6 @@ def _refuse_later(document: Mapping[str, Any], lines: Mapping[str, int], path: P
                 f"{path}:{lines[key]}: {key}: this release does not have {feature} yet",
                 hint=f"remove {key} from the file",
             )
-    backend = document.get("enforcement")
-    if isinstance(backend, dict) and backend.get("backend") == "cri":
-        raise ConfigError(
-            f"{path}:{lines['enforcement.backend']}: enforcement.backend cri: this release does not have it yet",
-            hint="use cgroup or none",
-        )
 
 
 def _merge(

@@ -44,12 +44,15 @@ class MemoryReservation(Section):
 
 
 class NodeSection(Section):
-    """This node. root: the directory with sys/ and proc/, another one to try out a captured machine. minSharedCPUs: what
+    """This node. root: the directory with sys/ and proc/, another one to try out a captured machine. name: of its Node object,
+    "" for $NODE_NAME, else the host name. kubeletRoot: the kubelet's own directory. minSharedCPUs: what
     exclusive grants must leave shared; default 1 with strict-cpu-reservation, else 0. freeHugepages: what becomes of a pod whose
     NUMA nodes have fewer hugepages free than it is given, because something else took them.
     """
 
     root: str = "/"
+    name: str = ""
+    kubeletRoot: str = "/var/lib/kubelet"
     minSharedCPUs: Annotated[int, Field(ge=0)] | None = None
     maxPods: Annotated[int, Field(ge=1)] = 110
     freeHugepages: Literal["ignore", "warn", "refuse"] = "warn"
@@ -62,16 +65,52 @@ class ManifestsSource(Section):
     periodSeconds: Annotated[float, Field(gt=0, le=3600)] = 1.0
 
 
+class ServerSource(Section):
+    """A server that is asked for pods. caFile: who signed its certificate, "" for the system's. tokenFile: a bearer token, read
+    anew for every request. insecureSkipTLSVerify: any certificate will do, on loopback only.
+    """
+
+    url: str = ""
+    caFile: str = ""
+    tokenFile: str = ""
+    clientCertificateFile: str = ""
+    clientKeyFile: str = ""
+    insecureSkipTLSVerify: bool = False
+    timeoutSeconds: Annotated[float, Field(gt=0, le=300)] = 10.0
+
+
+class KubeletSourceSection(ServerSource):
+    """This node's kubelet, which admits the pods: pinfold is second. periodSeconds: how often it is asked."""
+
+    url: str = "https://127.0.0.1:10250"
+    periodSeconds: Annotated[float, Field(ge=0.5, le=3600)] = 5.0
+
+
+class APIServerSourceSection(ServerSource):
+    """The API server; a kubelet admits the pods: pinfold is second. Without url it is the one that a pod's environment names,
+    with the files of its service account.
+    """
+
+
 class SourcesSection(Section):
     """Where pods come from."""
 
     manifests: ManifestsSource | None = ManifestsSource()
+    kubelet: KubeletSourceSection | None = None
+    apiserver: APIServerSourceSection | None = None
 
 
 class EnforcementSection(Section):
-    """How the kernel is made to obey. cgroupRoot: the mount; parent: the cgroup of pinfold's own containers below it."""
+    """How the kernel is made to obey. cgroupRoot: the mount; parent: the cgroup of pinfold's own containers below it.
 
-    backend: Literal["none", "cgroup"] = "cgroup"
+    onKubeletPolicy: what to do where this node's kubelet pins too. kubeletCgroupRoot: its `cgroupRoot`. runtimeEndpoint: the
+    socket of the container runtime: with backend cri what writes, with cgroup what says whose containers run; "" for none.
+    """
+
+    backend: Literal["none", "cgroup", "cri"] = "cgroup"
+    onKubeletPolicy: Literal["refuse", "observe"] = "refuse"
+    kubeletCgroupRoot: str = "/"
+    runtimeEndpoint: str = ""
     cgroupRoot: str = "/sys/fs/cgroup"
     parent: str = "pinfold"
     periodSeconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
@@ -235,8 +274,5 @@ LATER = {
     "reports.accountant": "pushing reports to an accountant",
     "reports.kubernetes": "NodeResourceTopology objects and placement annotations",
     "queues": "queue accounting",
-    "sources.kubelet": "the kubelet as a pod source",
-    "sources.apiserver": "the API server as a pod source",
-    "enforcement.cri": "the CRI backend",
     "http.tls": "TLS beyond loopback",
 }

@@ -13,6 +13,7 @@ from agent.node.cgroup import Hierarchy
 from agent.node.cgroup_errors import CgroupError
 from agent.node.enforcer import Enforcer
 from agent.node.exec_cgroups import ExecCgroups
+from agent.node.kubelet_cgroups import Instances, KubeletCgroups
 from agent.node.kubepods import pod_processes
 from agent.policy.cgroup_intents import Intents, Rules
 from agent.policy.cgroup_names import CgroupKey, CgroupNameError, ContainerCgroup, PodCgroup, QOSCgroup
@@ -21,6 +22,7 @@ from agent.policy.isolation import Drift, Gap
 from agent.policy.memory_shrink import HeldBack, hold_back, limits_to_check
 from agent.policy.pins import pins_of
 from agent.policy.resize_lifecycle import Actuation, in_progress
+from agent.policy.second import is_second
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,16 @@ class Enforced:
 
 @dataclass(slots=True)
 class Enforcement:
-    """One backend. exec_cgroups, hierarchy: None with backend `none`, which sees nothing."""
+    """One backend. exec_cgroups, hierarchy: None with backend `none`, which sees nothing.
+
+    kubelet: the cgroups of a kubelet's pods, where a source beside one is configured.
+    """
 
     enforcer: Enforcer
     exec_cgroups: ExecCgroups | None
     strict_pod_quota: bool = False
     hierarchy: Hierarchy | None = None
+    kubelet: KubeletCgroups | None = None
     _for: tuple[State, bool] | None = None
     _intents: Intents | None = None
 
@@ -103,6 +109,11 @@ class Enforcement:
         beside = self.hierarchy is not None and bool(pod_processes(self.hierarchy, uid))
         return (*here, "") if beside else here
 
+    def tell_instances(self, instances: Instances) -> None:
+        """Whose containers are running, as the pod sources say: container id -> container."""
+        if self.kubelet is not None:
+            self.kubelet.told = instances
+
     def label(self, uid: str) -> str:
         """ "namespace/name" as noted on the pod's cgroup; "" where nothing was."""
         return self.exec_cgroups.labelled(uid) if self.exec_cgroups is not None else ""
@@ -114,7 +125,8 @@ class Enforcement:
             or (self._for[0] is not state or self._for[1] != self.strict_pod_quota)
         ):
             pods = {uid: record.pod for uid, record in state.pods.items()}
-            rules = Rules(frozenset(pods), self.strict_pod_quota, os.sysconf("SC_PAGE_SIZE"))
+            owned = frozenset(uid for uid, record in state.pods.items() if not is_second(record.source))
+            rules = Rules(owned, self.strict_pod_quota, os.sysconf("SC_PAGE_SIZE"))
             self._intents = Intents(state.grants, pods, rules)
             self._for = (state, self.strict_pod_quota)
         return self._intents

@@ -19,7 +19,7 @@ BELOW = {
     "formats": {"model", "policy", "proto"},
     "queues": {"model", "policy", "formats"},
     "replay": {"model", "policy", "formats", "queues"},
-    "node": {"model", "policy", "formats", "queues"},
+    "node": {"model", "policy", "formats", "queues", "proto"},
     "kube": {"model", "policy", "formats", "queues", "proto"},
     "serve": {"model", "policy", "formats", "queues", "proto"},
 }

@@ -104,6 +104,12 @@ class NotEffectiveError(CgroupError):
     )
 
 
+class RuntimeCallError(CgroupError):
+    """The container runtime, which should write the cgroup, cannot be asked, or refused."""
+
+    hint = "see that the container runtime runs and that enforcement.runtimeEndpoint is its socket"
+
+
 _Meaning = tuple[type[CgroupError], str, str | None]
 
 # (version or 0 for both, action or None for any, errno) -> (error, what it means, hint where the class's own is too general)

@@ -11,7 +11,6 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from agent.errors import AgentError
-from agent.node.cgroup import Hierarchy
 from agent.node.cgroup_errors import CgroupError, CgroupGoneError
 from agent.policy.cgroup_names import CgroupKey
 from agent.policy.cgroup_settings import Observed, Settings
@@ -84,12 +83,21 @@ class ObserveOnly:
         return
 
 
+class Groups(Protocol):
+    """What is needed of a hierarchy here; `agent.node.cri` has it too, with the runtime as the one who writes."""
+
+    def observe(self, group: PurePosixPath) -> Observed: ...
+
+    def write(self, group: PurePosixPath, settings: Settings) -> None: ...
+
+    def memory_usage(self, group: PurePosixPath) -> int | None: ...
+
+
 class CgroupEnforcer:
-    """Backend `cgroup`. find: the groups to hold, looked up anew for every observation. clock: seconds, monotonic."""
+    """Backends `cgroup` and `cri`. find: the groups to hold, looked up anew for every observation. clock: seconds, monotonic."""
 
-    name = "cgroup"
-
-    def __init__(self, hierarchy: Hierarchy, find: Find, clock: Callable[[], float]) -> None:
+    def __init__(self, hierarchy: Groups, find: Find, clock: Callable[[], float], name: str = "cgroup") -> None:
+        self.name = name
         self._hierarchy = hierarchy
         self._find = find
         self._clock = clock

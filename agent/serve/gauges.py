@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -23,12 +23,24 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """readable: whether a pod source can be read now. age_seconds: since its last sign of life, None where there was none."""
+
+    readable: bool
+    age_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
-    """What the gauges are computed from: the state in force, the machine it is about, whether the agent is ready."""
+    """What the gauges are computed from: the state in force, the machine it is about, whether the agent is ready.
+
+    sources: the pod sources that are asked over a network, by name.
+    """
 
     state: State
     machine: Machine
     ready: bool
+    sources: Mapping[str, SourceHealth] = field(default_factory=dict)
 
 
 def kubelet_gauges(observed: Observed) -> Iterator[Metric]:
@@ -84,6 +96,7 @@ def own_gauges(observed: Observed) -> Iterator[Metric]:
         ({"mark": "degraded"}, sum(record.degraded is not None for record in records)),
     ]
     yield gauge("pinfold_marked_pods", "Pods that run with less than they asked for or were granted.", marked)
+    yield from _sources(observed.sources)
     levels = {
         ("cpu", "container"): sum(map(len, grants.cpu.entries.values())),
         ("cpu", "pod"): len(grants.cpu.pod_entries),
@@ -107,6 +120,13 @@ def own_gauges(observed: Observed) -> Iterator[Metric]:
     yield gauge(
         "pinfold_leaked_cpus", "CPUs that are in no set of the state; always 0 unless there is a bug.", [({}, leaks)]
     )
+
+
+def _sources(sources: Mapping[str, SourceHealth]) -> Iterator[Metric]:
+    readable = [({"source": name}, int(each.readable)) for name, each in sources.items()]
+    ages = [({"source": name}, each.age_seconds) for name, each in sources.items() if each.age_seconds is not None]
+    yield gauge("pinfold_source_readable", "Whether a pod source can be read now.", readable)
+    yield gauge("pinfold_source_age_seconds", "Time since a pod source's last sign of life.", ages)
 
 
 def _numa_cpus(observed: Observed, held: CPUSet) -> Iterator[tuple[Labels, float]]:

@@ -1,0 +1,63 @@
+"""What the section `sources` means: the pod sources that it asks for, and the node's name that they need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent.config import ConfigError
+from agent.config_schema import APIServerSourceSection, Config, ServerSource
+from agent.kube.apiserver_source import APIServerSource
+from agent.kube.http_access import Access
+from agent.kube.kubelet_source import KubeletSource
+from agent.kube.source import Source
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where a pod finds its account's files
+
+
+def node_name(config: Config, environment: Mapping[str, str] = os.environ) -> str:
+    """The name of this node's Node object: configured, else $NODE_NAME, else the host's name as the kubelet takes it."""
+    return config.node.name or environment.get("NODE_NAME", "") or os.uname().nodename.strip().lower()
+
+
+def sources(config: Config, environment: Mapping[str, str] = os.environ) -> list[Source]:
+    """The sources beside the manifests, the one that knows best first. Raises ConfigError, AccessConfigError."""
+    found: list[Source] = []
+    kubelet, apiserver = config.sources.kubelet, config.sources.apiserver
+    if kubelet is not None:
+        found.append(KubeletSource(access(kubelet), kubelet.periodSeconds))
+    if apiserver is not None:
+        found.append(APIServerSource(_apiserver_access(apiserver, environment), node_name(config, environment)))
+    return found
+
+
+def access(section: ServerSource, url: str = "", account: Path | None = None) -> Access:
+    """How to reach the server of a section. url, account: what holds where the section says nothing."""
+
+    def file(name: str, default: str = "") -> Path | None:
+        if name:
+            return Path(name)
+        return account / default if account is not None and default else None
+
+    return Access(
+        section.url or url,
+        ca_file=file(section.caFile, "ca.crt"),
+        token_file=file(section.tokenFile, "" if section.clientCertificateFile else "token"),
+        client_certificate=file(section.clientCertificateFile),
+        client_key=file(section.clientKeyFile),
+        verify=not section.insecureSkipTLSVerify,
+        timeout_seconds=section.timeoutSeconds,
+    )
+
+
+def _apiserver_access(section: APIServerSourceSection, environment: Mapping[str, str]) -> Access:
+    if section.url:
+        return access(section)
+    host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise ConfigError(
+            "sources.apiserver: no url, and the environment names no API server (KUBERNETES_SERVICE_HOST)",
+            hint="set sources.apiserver.url, or run pinfold as a pod",
+        )
+    return access(section, f"https://{f'[{host}]' if ':' in host else host}:{port}", SERVICE_ACCOUNT)

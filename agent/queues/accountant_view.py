@@ -21,7 +21,7 @@ from agent.queues.ledger import Ledger, with_reserved
 from agent.queues.options import QueueOptions
 from agent.queues.quantities import plus
 from agent.queues.resize_admission import CPUMemory
-from agent.queues.snapshot import quantities_of, status_shares
+from agent.queues.snapshot import Snapshot, quantities_of, status_shares
 from agent.queues.totals import QueueTotals, Totals
 from agent.queues.tree import QueueProblem, QueueTree
 from agent.queues.violations import Violation, violations
@@ -73,6 +73,15 @@ class AccountantView:
     unknown: Mapping[str, QueueTotals]
     reserved: Mapping[str, CPUMemory]
     stale: Mapping[str, QueueTotals]
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The same in the form that commands on files have."""
+        taken = self.capture
+        problems = taken.problems
+        return Snapshot(
+            self.tree, taken.directory, self.total, self.shares, self.fair, (), self.unknown, problems, self.from_status
+        )
 
 
 def capture(accountant: Accountant, now: float) -> Capture:

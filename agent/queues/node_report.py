@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from agent.model.occupancy import Occupancy, PodOccupancy
 from agent.model.pod import ResourceList
+from agent.model.state import PodPhase
 from agent.queues.accounting import Stamp
 from agent.queues.charge import Amounts, PodCharge
+from agent.queues.gpu_request import resource_gpus
 from agent.queues.workloads import Directory, is_preemptible
 
 
@@ -56,3 +59,43 @@ def charge_of_reported(pod: ReportedPod, directory: Directory) -> PodCharge:
     else:
         queue, preemptible = pod.queue, pod.preemptible is not False
     return PodCharge(f"{pod.namespace}/{pod.name}", queue, preemptible, pod.allocated, pod.requested)
+
+
+def report_of_occupancy(occupancy: Occupancy) -> NodeReport:
+    """What queues need of an agent's full report. Pods whose containers have all ended for good cost nothing."""
+    return NodeReport(
+        occupancy.node,
+        occupancy.stamp,
+        pods={uid: _reported(pod) for uid, pod in occupancy.pods.items() if pod.phase is not PodPhase.TERMINAL},
+        allocatable=occupancy.allocatable,
+        boot_id=occupancy.boot_id,
+    )
+
+
+def _reported(pod: PodOccupancy) -> ReportedPod:
+    return ReportedPod(
+        pod.namespace,
+        pod.name,
+        pod.queue,
+        pod.pod_group,
+        pod.preemptible,
+        _amounts(pod.terms.effective),
+        _amounts(pod.terms.desired),
+    )
+
+
+def _amounts(resources: ResourceList) -> Amounts:
+    return Amounts.of(resources, round(resource_gpus(resources) * 100))
+
+
+def changes(before: NodeReport, after: NodeReport) -> NodeReport:
+    """The difference between two full reports of a node, `before` being the one that was acknowledged last."""
+    return NodeReport(
+        after.node,
+        after.stamp,
+        before.stamp,
+        {uid: pod for uid, pod in after.pods.items() if before.pods.get(uid) != pod},
+        tuple(uid for uid in before.pods if uid not in after.pods),
+        {} if before.allocatable == after.allocatable else after.allocatable,
+        after.boot_id,
+    )

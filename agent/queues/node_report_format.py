@@ -6,7 +6,8 @@
  "gone": ["<uid>"]}
 Without `base` the report is full. Resource lists are Kubernetes' own. A pod that occupies nothing yet has an empty `effective`.
 `gpus`, `requestedGpus`: devices, fractions allowed, instead of those in the resources (annotations can ask for parts of a GPU).
-`preemptible` is left out where the node cannot tell.
+`preemptible` is left out where the node cannot tell. A pod of `phase` "terminal" costs nothing. What else `agent.formats.occupancy`
+writes is passed over.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from agent.formats.kube_object import KubeField, KubeFieldError
 from agent.formats.pods import decode_resources
 from agent.model.pod import ResourceList
 from agent.model.quantity import Quantity
-from agent.model.state import Epoch, EpochError
+from agent.model.state import Epoch, EpochError, PodPhase
 from agent.queues.accounting import Stamp
 from agent.queues.charge import NANO, Amounts
 from agent.queues.gpu_request import resource_gpus
@@ -60,12 +61,15 @@ def _report(root: KubeField) -> NodeReport:
     if not _NODE.fullmatch(name := node.text(_MAX_NAME)):
         raise node.error(f"{name[:80]!r} is not the name of a node")
     base = root.get("base")
+    pods = {_uid(uid, pod): pod for uid, pod in root.get("pods").entries(MAX_PODS)}
+    ended = [uid for uid, pod in pods.items() if pod.get("phase").text(_MAX_NAME) == PodPhase.TERMINAL]
+    gone = [_uid(each.text(_MAX_NAME), each) for each in root.get("gone").elements(MAX_PODS)]
     return NodeReport(
         name,
         _stamp(root),
         _stamp(base) if base.present else None,
-        {_uid(uid, pod): _pod(pod) for uid, pod in root.get("pods").entries(MAX_PODS)},
-        tuple(_uid(each.text(_MAX_NAME), each) for each in root.get("gone").elements(MAX_PODS)),
+        {uid: _pod(pod) for uid, pod in pods.items() if uid not in ended},
+        (*gone, *ended),
         decode_resources(root.get("allocatable")),
         root.get("bootId").text(_MAX_NAME),
     )

@@ -66,6 +66,12 @@ def test_amounts_are_exact_and_gpus_come_from_resources_unless_told() -> None:
     assert decode_report(document()).pods["u1"].allocated.cpu == 1_500_000_000
 
 
+def test_a_pod_whose_containers_have_all_ended_costs_nothing() -> None:
+    pod = {"namespace": "a", "name": "b", "effective": {"cpu": "2"}, "phase": "terminal"}
+    found = decode_report(document(pods={"u1": pod}))
+    assert (dict(found.pods), found.gone) == ({}, ("u1",))
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [

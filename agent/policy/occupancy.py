@@ -63,14 +63,18 @@ def occupancy(
         for name, amount in capacity.capacity.items()
         if amount != capacity.allocatable.get(name)
     }
-    policy = state.policy
     return Occupancy(
         origin.node,
         state.boot_id,
         state.epoch,
         state.generation,
         now_seconds,
-        NodePolicies(policy.cpu_policy, policy.memory_policy, policy.topology_policy, policy.topology_scope),
+        NodePolicies(
+            "none" if managers.cpu is None else "static",
+            "None" if managers.memory is None else "Static",
+            str(managers.topology.name),
+            str(managers.topology.scope),
+        ),
         capacity.capacity,
         capacity.allocatable,
         reserved,

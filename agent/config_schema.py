@@ -120,12 +120,14 @@ class EnforcementSection(Section):
 class StateSection(Section):
     """Where the state lives. memoryTolerance: by how much the memory of a NUMA node may differ from boot to boot.
     confirmNewCPUs: CPUs that appear wait for `repair --apply`. kubeletFiles: the kubelet's files are kept up to date beside.
+    decisionBytes: how much of the last decisions is kept for `gather` and `replay`; 0: nothing.
     """
 
     directory: str = "/var/lib/pinfold"
     memoryTolerance: QuantityText = "64Mi"
     confirmNewCPUs: bool = False
     kubeletFiles: bool = False
+    decisionBytes: Annotated[int, Field(ge=0, le=1 << 30)] = 4 << 20
 
     @field_validator("memoryTolerance")
     @classmethod

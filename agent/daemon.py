@@ -20,17 +20,24 @@ from typing import Any
 from agent.control_methods import ControlMethods
 from agent.enforcement import Enforcement
 from agent.errors import AgentError
+from agent.formats.kubelet_export import export
+from agent.formats.kubelet_forms import NEWEST
 from agent.formats.podresources import Answers
 from agent.keeper import Keeper
 from agent.kube.manifest_directory import Listing, ManifestDirectory
 from agent.log import printable, say
+from agent.model.state import State
 from agent.node.cgroup_errors import CgroupError
+from agent.node.decision_log import DecisionLog
+from agent.node.kubelet_files import KubeletFiles
 from agent.node.service_manager import ServiceManager
 from agent.node.state_store import NewerStateFileError, StateWriteError
+from agent.pod_sources import PodSources
 from agent.policy.free_hugepages import FreeHugepages, asks_for_hugepages
 from agent.policy.plan import HUGEPAGES_IN_USE, Decision, Event, Observation, Wanted, ending
 from agent.publisher import Publisher
 from agent.serve.decision_counts import count_decision
+from agent.serve.gauges import SourceHealth
 from agent.serve.health import Check, HealthBoard
 from agent.serve.resize_counts import ResizeCounts
 from agent.serve.series import Tally
@@ -76,6 +83,9 @@ class Daemon:
         periods: Periods | None = None,
         reconfigure: Callable[[Daemon], None] | None = None,
         hugepages: Callable[[], FreeHugepages | None] = lambda: None,
+        kubelet_files: KubeletFiles | None = None,
+        decision_log: DecisionLog | None = None,
+        sources: PodSources | None = None,
     ) -> None:
         self.keeper = keeper
         self.manifests = manifests
@@ -88,15 +98,21 @@ class Daemon:
         self._service = service
         self._reconfigure = reconfigure
         self.hugepages = hugepages
+        self._kubelet_files = kubelet_files
+        self._decision_log = decision_log
+        self._mirrored: State | None = None
+        self.sources = sources or PodSources((), board)
+        self._awaited = False  # whether the loop has been told that a source has news
         self._inbox: queue.SimpleQueue[_Request | str] = queue.SimpleQueue()
         self._listing = Listing()
+        self._manifests_read: float | None = None
         self._recovered = False  # whether what ran before the first look has been taken over
         self._said: dict[str, str] = {}  # what was last logged about each subject, so that a lasting fault is said once
         self._methods = ControlMethods(
             keeper,
             enforcement,
             board,
-            lambda: self._listing.problems,
+            lambda: (*self._listing.problems, *self.sources.problems()),
             lambda: self._turn(enforce=True),
             self._do_reload,
         )
@@ -116,6 +132,19 @@ class Daemon:
     def reload(self) -> None:
         """Read the configuration again."""
         self._inbox.put("reload")
+
+    def look(self) -> None:
+        """A source has news."""
+        if not self._awaited:
+            self._awaited = True
+            self._inbox.put("look")
+
+    def source_health(self) -> Mapping[str, SourceHealth]:
+        """Every pod source by name, for the metrics."""
+        health = dict(self.sources.health())
+        if self.manifests is not None and self._manifests_read is not None:
+            health["manifests"] = SourceHealth(self._listing.readable, time.monotonic() - self._manifests_read)
+        return health
 
     def publish(self) -> None:
         """Tell the servers again what the node holds: something beside the state has changed."""
@@ -145,9 +174,9 @@ class Daemon:
             elif isinstance(message, _Request):
                 self._serve(message)
             elif message == "publish":
-                self._publisher.publish(self._listing.problems)
+                self._publisher.publish((*self._listing.problems, *self.sources.problems()))
             now = time.monotonic()
-            if now >= min(source_due, enforcement_due) or message == "reload":
+            if now >= min(source_due, enforcement_due) or message in ("reload", "look"):
                 self._turn(enforce=now >= enforcement_due)
                 if now >= enforcement_due:
                     enforcement_due = time.monotonic() + self.periods.enforcement
@@ -171,8 +200,9 @@ class Daemon:
                 self._unsaved(error)
             request.answer.set_exception(error)
         else:
+            self._mirror()
             request.answer.set_result(answer)
-            self._publisher.publish(self._listing.problems)
+            self._publisher.publish((*self._listing.problems, *self.sources.problems()))
 
     def _refuse_waiting(self) -> None:
         while not self._inbox.empty():
@@ -184,9 +214,11 @@ class Daemon:
         """Look at the sources, decide, and make it so."""
         before = self.keeper.state
         started = time.perf_counter()
+        self._publisher.began(time.monotonic())
         decisions = self._look()
+        self._mirror()
         if decisions is None:
-            self._publisher.publish(self._listing.problems)
+            self._publisher.publish((*self._listing.problems, *self.sources.problems()))
             return
         self._well("state")
         self._tell_repair()
@@ -194,11 +226,12 @@ class Daemon:
         if changed:
             self._tally.observe("pinfold_decision_duration_seconds", time.perf_counter() - started)
         self._tell_all(decisions)
+        self._record(before, decisions)
         if enforce or changed:
             self._enforce()
         if changed:
             self._service.status(self._summary())
-        self._publisher.publish(self._listing.problems)
+        self._publisher.publish((*self._listing.problems, *self.sources.problems()))
 
     def _look(self) -> tuple[Decision, ...] | None:
         """One decision; None where there could be none, which is told."""
@@ -217,6 +250,27 @@ class Daemon:
             return decisions
         return None
 
+    def _mirror(self) -> None:
+        """The kubelet's files after a change. They are for others: where they cannot be written, nothing is refused."""
+        if self._kubelet_files is None or self._mirrored is self.keeper.state:
+            return
+        problem = self._kubelet_files.write(export(self.keeper.state, NEWEST).files)
+        self._board.set("kubeletFiles", Check(True, problem))
+        if problem and self._said.get("kubeletFiles") != problem:
+            say(_log, logging.WARNING, "the kubelet's files are not up to date", problem=problem)
+        self._said["kubeletFiles"] = problem
+        self._mirrored = None if problem else self.keeper.state
+
+    def _record(self, before: State, decisions: tuple[Decision, ...]) -> None:
+        """The decisions for later looks at them; where they cannot be written, all goes on."""
+        keeper, log = self.keeper, self._decision_log
+        if log is None or not decisions:
+            return
+        log.record(before, keeper.state, decisions, keeper.managers, keeper.node)
+        if log.problem and self._said.get("decisions") != log.problem:
+            say(_log, logging.WARNING, "decisions are not recorded", problem=log.problem)
+        self._said["decisions"] = log.problem
+
     def _tell_repair(self) -> None:
         """Steps that were made by themselves, and those that an operator must confirm."""
         tell_steps(self.keeper.take_made())
@@ -230,11 +284,18 @@ class Daemon:
         listing = self.manifests.list() if self.manifests is not None else Listing()
         self._tell_problems(listing)
         self._listing = listing
-        wanted = [Wanted(each.pod, "manifests", each.fingerprint) for each in listing.pods]
-        silent = frozenset() if listing.readable else frozenset({"manifests"})
+        if listing.readable:
+            self._manifests_read = time.monotonic()
+        self._awaited = False
+        beside = self.sources.look()
+        self.enforcement.tell_instances(beside.instances)
+        wanted = [*beside.wanted, *(Wanted(each.pod, "manifests", each.fingerprint) for each in listing.pods)]
+        silent = beside.silent if listing.readable else beside.silent | {"manifests"}
         alive: set[tuple[str, str]] = set()
         for uid in ending(self.keeper.state, wanted, silent):
             alive.update((uid, name) for name in self.enforcement.alive(uid))
+            if uid in beside.running:
+                alive.add((uid, ""))
         fresh = [str(uuid.uuid4()) for each in listing.pods if not each.pod.uid]
         here = {record.pod.namespaced_name for record in self.keeper.state.pods.values()}
         new = [each.pod for each in listing.pods if each.pod.namespaced_name not in here]
@@ -246,7 +307,7 @@ class Daemon:
             fresh,
             time.time(),
             hugepages,
-            sources=frozenset() if self.manifests is None else frozenset({"manifests"}),
+            sources=beside.names if self.manifests is None else beside.names | {"manifests"},
             cgroups_seen=self.enforcement.hierarchy is not None,
         )
 

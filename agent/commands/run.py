@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from pathlib import Path, PurePosixPath
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
+from agent.backends import backend, conflicts
 from agent.commands.options import config_options, parse_flags
-from agent.config import ConfigError, Loaded, load
+from agent.config import Loaded, load
 from agent.config_schema import ClientGroup, Config, PodResourcesSection
 from agent.daemon import Daemon, Periods
 from agent.enforcement import Enforcement
@@ -24,25 +24,29 @@ from agent.log import say, set_up
 from agent.model.machine import Machine
 from agent.model.quantity import Quantity
 from agent.model.topology import Topology
-from agent.node.cgroup import detect
-from agent.node.enforcer import CgroupEnforcer, ObserveOnly
-from agent.node.exec_cgroups import ExecCgroups
+from agent.node.decision_log import DecisionLog
+from agent.node.enforcer import ObserveOnly
+from agent.node.kubelet_files import KubeletFiles
+from agent.node.report_spool import ReportSpool
 from agent.node.service_manager import from_environment
 from agent.node.state_store import StateStore
 from agent.node.sysfs import Sysfs
 from agent.node.sysfs_numa import read_hugepages
 from agent.node.topology import read_topology
 from agent.node_config import manager_config, node_capacity
+from agent.pod_sources import PodSources
 from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule
 from agent.policy.managers import start
+from agent.policy.occupancy import Origin
 from agent.policy.podresources_view import Shape
 from agent.policy.policy_machine import free_hugepages, policy_machine
 from agent.publisher import Publisher
+from agent.reporting import Reporter, SpoolTarget
 from agent.serve.board import NodeBoard
 from agent.serve.control import ControlServer
 from agent.serve.exposition import metrics_route
-from agent.serve.gauges import Observed
-from agent.serve.health import HealthBoard, health_routes
+from agent.serve.gauges import Observed, SourceHealth
+from agent.serve.health import Check, HealthBoard, health_routes
 from agent.serve.http import HTTPServer
 from agent.serve.loop import ServingLoop
 from agent.serve.metrics import NodeCollector
@@ -53,10 +57,12 @@ from agent.serve.podresources_upstream import Upstream, UpstreamAccess
 from agent.serve.series import Tally
 from agent.serve.sockets import SocketAccess
 from agent.serve.token_bucket import RateLimit
+from agent.source_config import node_name
+from agent.source_config import sources as pod_sources
 from agent.startup import first_state
 
 _log = logging.getLogger("pinfold")
-RESTART_SECTIONS = ("node", "state", "podResources", "nodeService", "http", "control")
+RESTART_SECTIONS = ("node", "state", "reports", "podResources", "nodeService", "http", "control")
 _LIVE = {"periodSeconds": 1.0, "podQuota": "kubelet"}  # what of `enforcement` a reload applies
 
 
@@ -86,6 +92,8 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
     rules = rules_of(machine, config)
     managers = rules.managers
     tally, board = Tally(), HealthBoard()
+    pinned = conflicts(config)
+    sources = PodSources(pod_sources(config), board)
     with ExitStack() as stack:
         store = stack.enter_context(StateStore(Path(config.state.directory)))
         beginning = first_state(store)
@@ -96,7 +104,10 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             lambda seconds: tally.observe("pinfold_state_write_duration_seconds", seconds),
             frozen=beginning.newer,
         )
-        enforcement = backend(config) if beginning.newer is None else Enforcement(ObserveOnly(), None)
+        enforcement = backend(config) if beginning.newer is None and not pinned else Enforcement(ObserveOnly(), None)
+        if pinned:
+            board.set("kubelet", Check(True, f"only observing: {'; '.join(map(str, pinned))}"))
+            say(_log, logging.WARNING, "only observing", why="; ".join(map(str, pinned)))
         loop = stack.enter_context(ServingLoop())
         resources = PodResourcesServer(loop, endpoints(config))
         shown = NodeBoard()
@@ -108,6 +119,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             resources.publish,
             shape=shape(config),
             upstream=devices,
+            reporter=reporter(config, keeper, tally),
         )
         daemon = Daemon(
             keeper,
@@ -120,7 +132,12 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             periods=periods(config),
             reconfigure=lambda daemon: reconfigure(daemon, config, path, flags),
             hugepages=lambda: free_hugepages_now(config),
+            kubelet_files=kubelet_files(config) if beginning.newer is None else None,
+            decision_log=decision_log(config),
+            sources=sources,
         )
+        sources.start(daemon.look)
+        stack.callback(sources.stop)
         signal.signal(signal.SIGTERM, lambda *_: daemon.stop())
         signal.signal(signal.SIGINT, lambda *_: daemon.stop())
         signal.signal(signal.SIGHUP, lambda *_: daemon.reload())
@@ -130,17 +147,19 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             devices.start()
             stack.callback(devices.stop)
         if config.nodeService.socket:
-            service = NodeService(loop, node_access(config), shown, node_name())
+            service = NodeService(loop, node_access(config), shown, node_name(config))
             service.start()
             stack.callback(service.stop)
         if config.http.port:
             collector = NodeCollector(
-                lambda: Observed(keeper.state, keeper.managers.machine, board.is_ready()),
+                lambda: Observed(
+                    keeper.state, keeper.managers.machine, board.is_ready(), source_health(daemon, devices)
+                ),
                 tally,
                 resources.calls,
                 kubelet_names=config.http.kubeletMetrics,
             )
-            page = StatusPage(shown, node_name(), machine_facts(config, keeper))
+            page = StatusPage(shown, node_name(config), machine_facts(config, keeper))
             routes = {**health_routes(board), "/metrics": metrics_route(collector), **page.routes()}
             http = HTTPServer(loop, config.http.address, config.http.port, routes)
             http.start()
@@ -197,24 +216,9 @@ def boot_id(config: Config) -> str:
         return ""
 
 
-def backend(config: Config) -> Enforcement:
-    """The enforcement backend. Raises CgroupError where backend `cgroup` cannot work here."""
-    section = config.enforcement
-    strict = section.podQuota == "strict"
-    if section.backend == "none":
-        return Enforcement(ObserveOnly(), None, strict)
-    hierarchy = detect(Path(section.cgroupRoot))
-    cgroups = ExecCgroups(hierarchy, group_path(section.parent))
-    cgroups.open()
-    return Enforcement(CgroupEnforcer(hierarchy, cgroups.find, time.monotonic), cgroups, strict, hierarchy)
-
-
-def group_path(text: str) -> PurePosixPath:
-    """`enforcement.parent` as a path below the hierarchy. Raises ConfigError for one that leaves it."""
-    path = PurePosixPath(text)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise ConfigError(f"enforcement.parent: {text!r} is not a relative path below the cgroup root")
-    return path
+def kubelet_files(config: Config) -> KubeletFiles | None:
+    """The kubelet's files beside the state, where they are wanted."""
+    return KubeletFiles(Path(config.state.directory)) if config.state.kubeletFiles else None
 
 
 def manifests(config: Config, *, pod_level: bool) -> ManifestDirectory | None:
@@ -229,9 +233,24 @@ def periods(config: Config) -> Periods:
     return Periods(source, config.enforcement.periodSeconds)
 
 
+def reporter(config: Config, keeper: Keeper, tally: Tally) -> Reporter:
+    """What makes the occupancy reports, and whom it tells."""
+    targets = []
+    if (spool := config.reports.spool) is not None:
+        dropped = partial(tally.add, "pinfold_reports_dropped_total", target=SpoolTarget.name)
+        targets.append(SpoolTarget(ReportSpool(Path(spool.directory), spool.keep, dropped=dropped)))
+    return Reporter(keeper, Origin(node_name(config), config.reports.queueLabel), tuple(targets), tally)
+
+
 def shape(config: Config) -> Shape:
     """The release whose PodResources answers are given: the pod-level managers are shown the 1.37 way unless told otherwise."""
     return Shape(config.podResources.shape or config.kubeletVersion)
+
+
+def decision_log(config: Config) -> DecisionLog | None:
+    """Where decisions are kept for later, if anywhere."""
+    section = config.state
+    return DecisionLog(Path(section.directory), section.decisionBytes) if section.decisionBytes else None
 
 
 def endpoints(config: Config) -> list[Endpoint]:
@@ -244,11 +263,6 @@ def node_access(config: Config) -> SocketAccess:
     """The node service's socket."""
     section = config.nodeService
     return SocketAccess(Path(section.socket), int(section.mode, 8), section.group or None)
-
-
-def node_name() -> str:
-    """The node's name for people."""
-    return os.uname().nodename
 
 
 def _endpoint(name: str, section: PodResourcesSection | ClientGroup) -> Endpoint:
@@ -264,6 +278,11 @@ def upstream(config: Config, loop: ServingLoop, keeper: Keeper, changed: Callabl
         return None
     access = UpstreamAccess(Path(section.socket), section.periodSeconds, section.timeoutSeconds)
     return Upstream(loop, access, lambda: frozenset(keeper.state.pods), changed)
+
+
+def source_health(daemon: Daemon, upstream: Upstream | None) -> Mapping[str, SourceHealth]:
+    """Whoever the agent listens to, for the metrics."""
+    return {**daemon.source_health(), **({"podresources-upstream": upstream.health()} if upstream is not None else {})}
 
 
 def machine_facts(config: Config, keeper: Keeper) -> Callable[[], Topology]:

@@ -61,7 +61,10 @@ class ManagerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Managers:
-    """What decisions need to know beside the grants and the pod. cpu, memory: None with the policies `none` and `None`."""
+    """What decisions need to know beside the grants and the pod. cpu, memory: None with the policies `none` and `None`.
+
+    config: what they were started with.
+    """
 
     machine: Machine
     gates: FeatureGates
@@ -69,6 +72,7 @@ class Managers:
     cpu: CPUManager | None
     memory: MemoryManager | None
     min_shared_cpus: int = 0
+    config: ManagerConfig = field(default_factory=ManagerConfig)
 
     @property
     def aligned(self) -> bool:
@@ -94,7 +98,7 @@ def start(machine: Machine, config: ManagerConfig) -> Managers:
         min_shared = config.min_shared_cpus
     else:
         min_shared = 1 if cpu is not None and cpu.options.strict_reservation else 0
-    return Managers(machine, gates, topology, cpu, memory, min_shared)
+    return Managers(machine, gates, topology, cpu, memory, min_shared, config)
 
 
 def _topology(machine: Machine, config: ManagerConfig) -> TopologyPolicy:

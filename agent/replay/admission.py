@@ -6,14 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.errors import BadInputError
+from agent.formats.grants import decode_grants
 from agent.formats.pods import decode_pod
 from agent.model.machine import Machine
 from agent.model.numa import node_ids
 from agent.model.pod import Pod
-from agent.model.state import Grants
-from agent.policy.admission import admit, container_started, remove
+from agent.model.quantity import Quantity
+from agent.model.state import Epoch, Grants, PodRecord, State
+from agent.policy.admission import Verdict, admit, container_started, remove
 from agent.policy.managers import Managers
+from agent.policy.node_fit import NodeCapacity
 from agent.policy.placement import placements
+from agent.policy.plan import judge
 from agent.policy.qos import pod_qos
 from agent.policy.restore import fresh, refit
 from agent.replay.context import Context, JSONObject
@@ -24,7 +29,9 @@ _DOWN = {"admitted": False, "reason": "NotStarted", "message": "the agent did no
 
 @dataclass(slots=True)
 class _Node:
-    """One scenario in progress. managers: None while the last start was refused. pods: running, in admission order."""
+    """One scenario in progress. down: the last start was refused. pods: running, in admission order. fit: what the node has, None
+    where that is not judged.
+    """
 
     machine: Machine
     config: dict[str, Any]
@@ -32,18 +39,45 @@ class _Node:
     grants: Grants
     down: bool = False
     pods: dict[str, Pod] = field(default_factory=dict)
+    fit: NodeCapacity | None = None
 
 
 def replay(record_input: JSONObject, context: Context) -> Mapping[str, Any]:
-    """`init` and one outcome per op. A configuration that does not start at all gives `error` and no outcomes."""
+    """`init` and one outcome per op. A configuration that does not start at all gives `error` and no outcomes.
+
+    Records of the daemon (`agent.formats.decision_record`) begin with `before`, the state of a node in use, or where the record
+    named by `follows` ended.
+    """
+    if "follows" in record_input:
+        return _follow(record_input, context)
     machine = context.machine(record_input["topology"])
     config = dict(record_input["config"])
     managers, error = start_or_error(machine, decode_config(config))
     if managers is None:
         return {"init": error, "ops": [{} for _ in record_input["ops"]], **error}
     node = _Node(machine, config, managers, fresh(managers))
+    if "before" in record_input:
+        _begin(node, record_input)
+        context.last = (context.current, node)
     init = {**cpu_facts(managers), "state": encode_grants(node.grants)}
     return {"init": init, "ops": [_op(node, op) for op in record_input["ops"]]}
+
+
+def _begin(node: _Node, record_input: JSONObject) -> None:
+    before, amounts = record_input["before"], record_input["node"]
+    node.grants = decode_grants(before["grants"]["cpu"], before["grants"]["memory"])
+    node.pods = {pod.uid: pod for pod in map(decode_pod, before["pods"])}
+    node.fit = NodeCapacity(
+        *({name: Quantity.parse(text) for name, text in amounts[key].items()} for key in ("capacity", "allocatable"))
+    )
+
+
+def _follow(record_input: JSONObject, context: Context) -> Mapping[str, Any]:
+    if context.last is None or context.last[0] != record_input["follows"]:
+        raise BadInputError(f"the record before this one is not {record_input['follows']!r}, which it follows")
+    node: _Node = context.last[1]
+    context.last = (context.current, node)
+    return {"init": {}, "ops": [_op(node, op) for op in record_input["ops"]]}
 
 
 def _op(node: _Node, op: JSONObject) -> dict[str, Any]:
@@ -54,7 +88,10 @@ def _op(node: _Node, op: JSONObject) -> dict[str, Any]:
     match op["op"]:
         case "admit":
             # as recorded: the kubelet sees pods that an API server has given their defaults, or none
-            return {**_admit(node, decode_pod(op["pod"])), "state": encode_grants(node.grants)}
+            return {
+                **_admit(node, decode_pod(op["pod"]), second=bool(op.get("second"))),
+                "state": encode_grants(node.grants),
+            }
         case "remove":
             _drop(node, [op["uid"]])
         case "start":
@@ -69,15 +106,22 @@ def _op(node: _Node, op: JSONObject) -> dict[str, Any]:
     return {"state": encode_grants(node.grants)}
 
 
-def _admit(node: _Node, pod: Pod) -> dict[str, Any]:
+def _admit(node: _Node, pod: Pod, *, second: bool = False) -> dict[str, Any]:
     if pod.uid in node.pods:  # a running pod keeps exactly what it has
         return {"admitted": True, "pod": _pod(node, node.pods[pod.uid])}
-    verdict = admit(node.managers, node.grants, pod)
+    verdict = admit(node.managers, node.grants, pod) if node.fit is None else _judge(node, node.fit, pod, second)
     if not verdict.admitted:
         return {"admitted": False, "reason": verdict.reason, "message": verdict.message}
     node.grants = verdict.grants
     node.pods[pod.uid] = pod
     return {"admitted": True, "pod": _pod(node, pod)}
+
+
+def _judge(node: _Node, fit: NodeCapacity, pod: Pod, second: bool) -> Verdict:
+    """The daemon's whole judgement; of a pod that a kubelet has admitted the fit is the kubelet's."""
+    records = {uid: PodRecord(each) for uid, each in node.pods.items()}
+    state = State(Epoch(0, "0" * 16), grants=node.grants, pods=records)
+    return judge(node.managers, None if second else fit, state, pod)
 
 
 def _restart(node: _Node, op: JSONObject) -> dict[str, Any]:

@@ -14,10 +14,16 @@ JSONObject: TypeAlias = Mapping[str, Any]
 
 @dataclass
 class Context:
-    """machines: by the name a `topology` record gave them. profile: `0.18` or `main` (queue kinds)."""
+    """machines: by the name a `topology` record gave them. profile: `0.18` or `main` (queue kinds).
+
+    current: id of the record that is being answered. last: id of the last record of kind `admission` that the next one may
+    follow, and the node after it.
+    """
 
     machines: dict[str, Machine] = field(default_factory=dict)
     profile: str = "0.18"
+    current: str = ""
+    last: tuple[str, Any] | None = None
 
     def machine(self, ref: str | JSONObject) -> Machine:
         """The machine a record means: by name, or the topology object itself in that place.

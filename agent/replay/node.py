@@ -28,6 +28,8 @@ def decode_config(config: JSONObject) -> ManagerConfig:
         topology_scope=config.get("topology_scope") or "container",
         topology_options=config.get("topology_options") or {},
         feature_gates=config.get("feature_gates") or {},
+        kubelet_version=config.get("kubelet_version") or "1.36",
+        min_shared_cpus=config.get("min_shared_cpus"),
     )
 
 

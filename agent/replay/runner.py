@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -11,6 +12,10 @@ from agent.replay.context import Context, decode_machine
 from agent.replay.kinds import handler
 
 MAX_LINE_BYTES = 64 * 1024 * 1024  # a record larger than that is not a decision
+# a field is missing or of the wrong type or size: the record is at fault, and the next one may be fine
+BAD_RECORD = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError)
+
+_UNDECODED = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as error handler surrogateescape leaves them
 
 
 def answer(record: object, context: Context) -> dict[str, Any]:
@@ -28,22 +33,25 @@ def answer(record: object, context: Context) -> dict[str, Any]:
     try:
         if kind == "topology":
             context.machines[str(ident)] = decode_machine(record_input)
+        context.current = str(ident)
         return {**line, "output": decide(record_input, context)}
     except AgentError as error:
         return {**line, "output": {"error": str(error)}}
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        # a field is missing or of the wrong type: the record is at fault, and the next one may be fine
+    except BAD_RECORD as error:
         return {**line, "error": f"bad record: {type(error).__name__}: {error}"}
 
 
 def answers(lines: Iterable[str], context: Context) -> Iterator[tuple[object, dict[str, Any]]]:
-    """Every non-blank line decoded, and its answer."""
+    """Every non-blank line decoded, and its answer. Bytes that are not UTF-8 come as lone surrogates (surrogateescape)."""
     for text in lines:
         if not text.strip():
             continue
         record: object = None
         if len(text) > MAX_LINE_BYTES:
             yield None, {"kind": None, "id": None, "error": f"record longer than {MAX_LINE_BYTES} bytes"}
+            continue
+        if not text.isascii() and _UNDECODED.search(text):
+            yield None, {"kind": None, "id": None, "error": "not UTF-8"}
             continue
         try:
             record = json.loads(text)

@@ -880,7 +880,7 @@ class GetOccupancyResponse(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     REPORT_JSON_FIELD_NUMBER: _builtins.int
     report_json: _builtins.str
-    """the report in the form of the file spool; see docs/occupancy.md"""
+    """a full report, docs/reports.md"""
     @_builtins.property
     def position(self) -> Global___Position: ...
     def __init__(
@@ -896,3 +896,81 @@ class GetOccupancyResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetOccupancyResponse: _TypeAlias = GetOccupancyResponse  # noqa: Y015
+
+@_typing.final
+class WatchOccupancyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESUME_FIELD_NUMBER: _builtins.int
+    BEAT_SECONDS_FIELD_NUMBER: _builtins.int
+    beat_seconds: _builtins.int
+    """0: 30"""
+    @_builtins.property
+    def resume(self) -> Global___Position: ...
+    def __init__(
+        self,
+        *,
+        resume: Global___Position | None = ...,
+        beat_seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["resume", b"resume"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_seconds", b"beat_seconds", "resume", b"resume"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchOccupancyRequest: _TypeAlias = WatchOccupancyRequest  # noqa: Y015
+
+@_typing.final
+class OccupancyEvent(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Kind:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[OccupancyEvent._Kind.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        KIND_UNSPECIFIED: OccupancyEvent._Kind.ValueType  # 0
+        WHOLE: OccupancyEvent._Kind.ValueType  # 1
+        """replaces everything"""
+        CHANGE: OccupancyEvent._Kind.ValueType  # 2
+        """to be applied to the report of `base`"""
+        BEAT: OccupancyEvent._Kind.ValueType  # 3
+        """nothing has changed"""
+
+    class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
+    KIND_UNSPECIFIED: OccupancyEvent.Kind.ValueType  # 0
+    WHOLE: OccupancyEvent.Kind.ValueType  # 1
+    """replaces everything"""
+    CHANGE: OccupancyEvent.Kind.ValueType  # 2
+    """to be applied to the report of `base`"""
+    BEAT: OccupancyEvent.Kind.ValueType  # 3
+    """nothing has changed"""
+
+    KIND_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    BASE_FIELD_NUMBER: _builtins.int
+    REPORT_JSON_FIELD_NUMBER: _builtins.int
+    kind: Global___OccupancyEvent.Kind.ValueType
+    report_json: _builtins.str
+    """docs/reports.md; with CHANGE the pods that are new or different, and `gone`"""
+    @_builtins.property
+    def position(self) -> Global___Position: ...
+    @_builtins.property
+    def base(self) -> Global___Position: ...
+    def __init__(
+        self,
+        *,
+        kind: Global___OccupancyEvent.Kind.ValueType = ...,
+        position: Global___Position | None = ...,
+        base: Global___Position | None = ...,
+        report_json: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "position", b"position"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "kind", b"kind", "position", b"position", "report_json", b"report_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OccupancyEvent: _TypeAlias = OccupancyEvent  # noqa: Y015

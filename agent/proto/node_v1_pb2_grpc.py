@@ -54,6 +54,11 @@ class NodeStub:
                 request_serializer=agent_dot_proto_dot_node__v1__pb2.GetOccupancyRequest.SerializeToString,
                 response_deserializer=agent_dot_proto_dot_node__v1__pb2.GetOccupancyResponse.FromString,
                 _registered_method=True)
+        self.WatchOccupancy = channel.unary_stream(
+                '/pinfold.node.v1.Node/WatchOccupancy',
+                request_serializer=agent_dot_proto_dot_node__v1__pb2.WatchOccupancyRequest.SerializeToString,
+                response_deserializer=agent_dot_proto_dot_node__v1__pb2.OccupancyEvent.FromString,
+                _registered_method=True)
 
 
 class NodeServicer:
@@ -90,6 +95,15 @@ class NodeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchOccupancy(self, request, context):
+        """The same, and then what is different in every later one. The first event is WHOLE unless `resume` names a report that the agent
+        still knows. A client that reads slowly gets fewer changes, never less than what they say together. A BEAT comes where nothing
+        changes for `beat_seconds`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -112,6 +126,11 @@ def add_NodeServicer_to_server(servicer, server):
                     servicer.GetOccupancy,
                     request_deserializer=agent_dot_proto_dot_node__v1__pb2.GetOccupancyRequest.FromString,
                     response_serializer=agent_dot_proto_dot_node__v1__pb2.GetOccupancyResponse.SerializeToString,
+            ),
+            'WatchOccupancy': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchOccupancy,
+                    request_deserializer=agent_dot_proto_dot_node__v1__pb2.WatchOccupancyRequest.FromString,
+                    response_serializer=agent_dot_proto_dot_node__v1__pb2.OccupancyEvent.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +241,33 @@ class Node:
             '/pinfold.node.v1.Node/GetOccupancy',
             agent_dot_proto_dot_node__v1__pb2.GetOccupancyRequest.SerializeToString,
             agent_dot_proto_dot_node__v1__pb2.GetOccupancyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchOccupancy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/pinfold.node.v1.Node/WatchOccupancy',
+            agent_dot_proto_dot_node__v1__pb2.WatchOccupancyRequest.SerializeToString,
+            agent_dot_proto_dot_node__v1__pb2.OccupancyEvent.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,6 +50,11 @@ class NodeStub:
     """Would these pods fit, where, and if not why. Nothing is changed."""
     GetOccupancy: _grpc.UnaryUnaryMultiCallable[_node_v1_pb2.GetOccupancyRequest, _node_v1_pb2.GetOccupancyResponse]
     """The node occupancy report: what schedulers and queue accounting count."""
+    WatchOccupancy: _grpc.UnaryStreamMultiCallable[_node_v1_pb2.WatchOccupancyRequest, _node_v1_pb2.OccupancyEvent]
+    """The same, and then what is different in every later one. The first event is WHOLE unless `resume` names a report that the agent
+    still knows. A client that reads slowly gets fewer changes, never less than what they say together. A BEAT comes where nothing
+    changes for `beat_seconds`.
+    """
 
 @_typing.type_check_only
 class NodeAsyncStub(NodeStub):
@@ -66,6 +71,11 @@ class NodeAsyncStub(NodeStub):
     """Would these pods fit, where, and if not why. Nothing is changed."""
     GetOccupancy: _aio.UnaryUnaryMultiCallable[_node_v1_pb2.GetOccupancyRequest, _node_v1_pb2.GetOccupancyResponse]  # type: ignore[assignment]
     """The node occupancy report: what schedulers and queue accounting count."""
+    WatchOccupancy: _aio.UnaryStreamMultiCallable[_node_v1_pb2.WatchOccupancyRequest, _node_v1_pb2.OccupancyEvent]  # type: ignore[assignment]
+    """The same, and then what is different in every later one. The first event is WHOLE unless `resume` names a report that the agent
+    still knows. A client that reads slowly gets fewer changes, never less than what they say together. A BEAT comes where nothing
+    changes for `beat_seconds`.
+    """
 
 class NodeServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -103,5 +113,16 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_v1_pb2.GetOccupancyResponse, _abc.Awaitable[_node_v1_pb2.GetOccupancyResponse]]:
         """The node occupancy report: what schedulers and queue accounting count."""
+
+    @_abc_1.abstractmethod
+    def WatchOccupancy(
+        self,
+        request: _node_v1_pb2.WatchOccupancyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_node_v1_pb2.OccupancyEvent], _abc.AsyncIterator[_node_v1_pb2.OccupancyEvent]]:
+        """The same, and then what is different in every later one. The first event is WHOLE unless `resume` names a report that the agent
+        still knows. A client that reads slowly gets fewer changes, never less than what they say together. A BEAT comes where nothing
+        changes for `beat_seconds`.
+        """
 
 def add_NodeServicer_to_server(servicer: NodeServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -24,10 +24,12 @@ from agent.formats.documents import MAX_BYTES
 from agent.formats.explanation import Explanation, explain
 from agent.formats.manifests import decode_manifests
 from agent.formats.node_messages import explanation_message
+from agent.policy.occupancy import Origin
 from agent.proto import node_v1_pb2 as v1
 from agent.serve.board import NodeBoard, NodeView, find_pod
 from agent.serve.loop import ServingLoop
 from agent.serve.node_feed import NodeFeed
+from agent.serve.occupancy_feed import OccupancyFeed, change_event, position_of
 from agent.serve.sockets import SocketAccess, SocketFile, SocketPathError
 
 SERVICE = v1.DESCRIPTOR.services_by_name["Node"].full_name
@@ -51,13 +53,19 @@ M = TypeVar("M", bound=Message)
 
 
 class NodeService:
-    """Serves between `start` and `stop`. name: of the node. The board must hold a view before `start`."""
+    """Serves between `start` and `stop`. name: of the node. The board must hold a view before `start`.
 
-    def __init__(self, loop: ServingLoop, access: SocketAccess, board: NodeBoard, name: str) -> None:
+    origin: what occupancy reports say of the node, its name where not given.
+    """
+
+    def __init__(
+        self, loop: ServingLoop, access: SocketAccess, board: NodeBoard, name: str, origin: Origin | None = None
+    ) -> None:
         self._loop = loop
         self._file = SocketFile(access)
         self._board = board
         self._feed = NodeFeed(name)
+        self._occupancy = OccupancyFeed(origin or Origin(name))
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined] # missing in the stubs
         self._server: grpc.aio.Server | None = None
         self._watchers = 0
@@ -112,6 +120,8 @@ class NodeService:
             "Status": grpc.unary_unary_rpc_method_handler(self._status),
             "Watch": grpc.unary_stream_rpc_method_handler(self._watch),
             "Explain": grpc.unary_unary_rpc_method_handler(self._explain),
+            "GetOccupancy": grpc.unary_unary_rpc_method_handler(self._get_occupancy),
+            "WatchOccupancy": grpc.unary_stream_rpc_method_handler(self._watch_occupancy),
         }
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
@@ -122,12 +132,14 @@ class NodeService:
         return v1.StatusResponse(state=self._feed.whole()).SerializeToString()
 
     async def _watch(self, data: bytes, context: Context) -> None:
-        request = await _decode(v1.WatchRequest, data, context)
+        await self._send(self._events(await _decode(v1.WatchRequest, data, context)), context)
+
+    async def _send(self, events: AsyncIterator[bytes], context: Context) -> None:
         if self._watchers >= MAX_WATCHERS:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_WATCHERS} clients watch already")
         self._watchers += 1
         try:
-            async for event in self._events(request):
+            async for event in events:
                 try:
                     async with asyncio.timeout(_READ_SECONDS):
                         await context.write(event)
@@ -156,6 +168,36 @@ class NodeService:
             else:
                 lost, at = feed.number - at, feed.number
                 yield _whole(feed, lost)
+
+    async def _get_occupancy(self, data: bytes, context: Context) -> bytes:
+        await _decode(v1.GetOccupancyRequest, data, context)
+        report = self._occupancy.of(self._board.read()[1])
+        text = self._occupancy.whole(report)
+        return v1.GetOccupancyResponse(position=position_of(report), report_json=text).SerializeToString()
+
+    async def _watch_occupancy(self, data: bytes, context: Context) -> None:
+        request = await _decode(v1.WatchOccupancyRequest, data, context)
+        await self._send(self._occupancy_events(request), context)
+
+    async def _occupancy_events(self, request: v1.WatchOccupancyRequest) -> AsyncIterator[bytes]:
+        feed, reports = self._feed, self._occupancy
+        beat = min(request.beat_seconds or _BEAT_SECONDS, _MAX_BEAT_SECONDS)
+        at = feed.number
+        report = reports.of(self._board.read()[1])
+        sent = reports.find(request.resume) if request.HasField("resume") else None
+        if sent is None:
+            kind, sent = v1.OccupancyEvent.WHOLE, report
+            text = reports.whole(report)
+            yield v1.OccupancyEvent(kind=kind, position=position_of(report), report_json=text).SerializeToString()
+        while True:
+            report = reports.of(self._board.read()[1])
+            if report is not sent:
+                yield change_event(sent, report).SerializeToString()
+                sent = report
+            elif not await feed.wait(at, beat):
+                kind = v1.OccupancyEvent.BEAT
+                yield v1.OccupancyEvent(kind=kind, position=position_of(sent)).SerializeToString()
+            at = feed.number
 
     async def _explain(self, data: bytes, context: Context) -> bytes:
         request = await _decode(v1.ExplainRequest, data, context)

@@ -147,7 +147,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             devices.start()
             stack.callback(devices.stop)
         if config.nodeService.socket:
-            service = NodeService(loop, node_access(config), shown, node_name(config))
+            service = NodeService(loop, node_access(config), shown, node_name(config), origin(config))
             service.start()
             stack.callback(service.stop)
         if config.http.port:
@@ -239,7 +239,12 @@ def reporter(config: Config, keeper: Keeper, tally: Tally) -> Reporter:
     if (spool := config.reports.spool) is not None:
         dropped = partial(tally.add, "pinfold_reports_dropped_total", target=SpoolTarget.name)
         targets.append(SpoolTarget(ReportSpool(Path(spool.directory), spool.keep, dropped=dropped)))
-    return Reporter(keeper, Origin(node_name(config), config.reports.queueLabel), tuple(targets), tally)
+    return Reporter(keeper, origin(config), tuple(targets), tally)
+
+
+def origin(config: Config) -> Origin:
+    """What occupancy reports say of this node."""
+    return Origin(node_name(config), config.reports.queueLabel)
 
 
 def shape(config: Config) -> Shape:

@@ -38,14 +38,16 @@ def backend(config: Config) -> Enforcement:
     runtime = CRIClient(section.runtimeEndpoint) if section.runtimeEndpoint else None
     kubelet = _kubelet_cgroups(config, hierarchy, runtime)
     if section.backend == "cri":
-        return _through_the_runtime(hierarchy, kubelet, runtime, strict=strict)
+        return _through_the_runtime(hierarchy, kubelet, runtime, section.kubeletCgroupRoot, strict=strict)
     cgroups = ExecCgroups(hierarchy, group_path(section.parent))
     cgroups.open()
 
     def find() -> Mapping[CgroupKey, PurePosixPath]:
         return {**cgroups.find(), **(kubelet.find() if kubelet is not None else {})}
 
-    return Enforcement(CgroupEnforcer(hierarchy, find, time.monotonic), cgroups, strict, hierarchy, kubelet)
+    return Enforcement(
+        CgroupEnforcer(hierarchy, find, time.monotonic), cgroups, strict, hierarchy, kubelet, section.kubeletCgroupRoot
+    )
 
 
 def _kubelet_cgroups(config: Config, hierarchy: Hierarchy, runtime: CRIClient | None) -> KubeletCgroups | None:
@@ -60,7 +62,7 @@ def _nobody() -> Instances:
 
 
 def _through_the_runtime(
-    hierarchy: Hierarchy, kubelet: KubeletCgroups | None, runtime: CRIClient | None, *, strict: bool
+    hierarchy: Hierarchy, kubelet: KubeletCgroups | None, runtime: CRIClient | None, root: str, *, strict: bool
 ) -> Enforcement:
     """Backend cri: the runtime writes, containers only; what is in force is read from their cgroups all the same."""
     if kubelet is None or runtime is None:
@@ -73,7 +75,7 @@ def _through_the_runtime(
         return {key: group for key, group in kubelet.find().items() if isinstance(key, ContainerCgroup)}
 
     enforcer = CgroupEnforcer(RuntimeWriter(hierarchy, runtime), find, time.monotonic, name="cri")
-    return Enforcement(enforcer, None, strict, hierarchy, kubelet)
+    return Enforcement(enforcer, None, strict, hierarchy, kubelet, root)
 
 
 def group_path(text: str) -> PurePosixPath:

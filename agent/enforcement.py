@@ -46,7 +46,7 @@ class Enforced:
 class Enforcement:
     """One backend. exec_cgroups, hierarchy: None with backend `none`, which sees nothing.
 
-    kubelet: the cgroups of a kubelet's pods, where a source beside one is configured.
+    kubelet: the cgroups of a kubelet's pods, where a source beside one is configured. kubelet_root: the kubelet's `cgroupRoot`.
     """
 
     enforcer: Enforcer
@@ -54,6 +54,7 @@ class Enforcement:
     strict_pod_quota: bool = False
     hierarchy: Hierarchy | None = None
     kubelet: KubeletCgroups | None = None
+    kubelet_root: str = "/"
     _for: tuple[State, bool] | None = None
     _intents: Intents | None = None
 
@@ -106,7 +107,7 @@ class Enforcement:
     def alive(self, uid: str) -> tuple[str, ...]:
         """`running`, and "" for a pod of whose cgroup under kubepods tasks are seen. Raises CgroupError."""
         here = self.running(uid)
-        beside = self.hierarchy is not None and bool(pod_processes(self.hierarchy, uid))
+        beside = self.hierarchy is not None and bool(pod_processes(self.hierarchy, uid, self.kubelet_root))
         return (*here, "") if beside else here
 
     def tell_instances(self, instances: Instances) -> None:

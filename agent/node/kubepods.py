@@ -46,10 +46,10 @@ def find_kubepods(
     return found
 
 
-def pod_processes(hierarchy: Hierarchy, uid: str) -> tuple[int, ...]:
+def pod_processes(hierarchy: Hierarchy, uid: str, cgroup_root: str = "/") -> tuple[int, ...]:
     """The processes of a kubelet's pod, those of the pause container included. Raises CgroupError."""
-    driver = detect_driver(hierarchy)
-    group = find_kubepods(hierarchy, driver, {}).get(PodCgroup(uid)) if driver is not None else None
+    driver = detect_driver(hierarchy, cgroup_root)
+    group = find_kubepods(hierarchy, driver, {}, cgroup_root).get(PodCgroup(uid)) if driver is not None else None
     try:
         return hierarchy.processes(group) if group is not None else ()
     except CgroupGoneError:

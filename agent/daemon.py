@@ -44,7 +44,7 @@ from agent.serve.series import Tally
 from agent.startup import APPLY, running_containers, tell_steps, waiting_text
 
 _log = logging.getLogger("pinfold")
-WARNINGS = (Event.REFUSED, Event.RESIZE_DEFERRED, Event.RESIZE_INFEASIBLE, Event.RESIZE_ERROR)
+WARNINGS = (Event.REFUSED, Event.UNPLACED, Event.RESIZE_DEFERRED, Event.RESIZE_INFEASIBLE, Event.RESIZE_ERROR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,15 @@ _CLOSED = frozenset(
         "podEntries",
         "machineState",
         "delta",
+        "memory",  # of a machine state: resource -> table
+        "memoryMap",
+        "hints",  # of the memory manager: resource -> hints
+        "inside",
+        "memory_entries_of_pod",
     }
 )
+# maps of maps whose inner keys are data too: containers of a pod, resources of a queue
+_CLOSED_INSIDE = frozenset({"cpu_entries", "memory_entries", "entries", "fairShare"})
 
 
 @dataclass(slots=True)
@@ -109,7 +116,10 @@ def _safety(record: JSONObject, output: JSONObject) -> str | None:
         case "take_cpus":
             return unsafe_pick(record["input"], output)
         case "admission":
-            return unsafe_ops(record["input"], output.get("ops") or [])
+            ops = output.get("ops") or []
+            if len(ops) != len(record["input"]["ops"]):
+                return f"{len(ops)} outcomes for {len(record['input']['ops'])} ops"
+            return unsafe_ops(record["input"], ops)
     return None
 
 
@@ -179,6 +189,8 @@ def _compare_maps(have: Any, want: JSONObject, where: str, key: str, difference:
         inner = "memory" if key in ("memory_entries_of_pod", "memory_pod_entries") else name
         if key == "memory_entries":
             inner = "memory_entries_of_pod"
+        elif key in _CLOSED_INSIDE:
+            inner = "inside"
         elif key == "hints":  # of the memory manager: a list for each resource
             inner = "hints"
         if found := compare(have.get(name), wanted, f"{where}.{name}" if where else name, inner):

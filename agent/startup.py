@@ -85,7 +85,8 @@ def running_containers(enforcement: Enforcement) -> Running:
     seen = enforcement.enforcer.observe()
     containers: dict[str, dict[str, Observed]] = {}
     for key, group in seen.groups.items():
-        if isinstance(key, ContainerCgroup) and key.container in enforcement.running(key.pod):
+        # a runtime's cgroup is there for as long as its container runs; ours stay behind when theirs has ended
+        if isinstance(key, ContainerCgroup) and (key.instance or key.container in enforcement.running(key.pod)):
             observed = Observed(group.effective, group.mems)
             containers.setdefault(key.pod, {})[key.container] = observed
     names = {uid: name for uid in containers if (name := enforcement.label(uid))}

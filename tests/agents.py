@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,11 +39,13 @@ def pod_text(name: str, cpu: str = "", *, uid: str = "", memory: str = "64Mi", l
 
 @dataclass
 class Agent:
-    """One agent process and what it was told. config: beside the paths, which are all below `directory`."""
+    """One agent process and what it was told. config: beside the paths, which are all below `directory`. launcher: what runs
+    the command."""
 
     directory: Path
     config: dict[str, Any] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    launcher: Sequence[str] = ("-m", "agent")
 
     @property
     def manifests(self) -> Path:
@@ -80,7 +82,7 @@ class Agent:
 
     def start(self, *, wait: bool = True) -> None:
         self.manifests.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "agent", "run", "--config", str(self.write_config())]
+        command = [sys.executable, *self.launcher, "run", "--config", str(self.write_config())]
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         if wait:
@@ -162,9 +164,9 @@ class Agent:
 
 
 @contextmanager
-def running(directory: Path, **config: Any) -> Iterator[Agent]:
+def running(directory: Path, *, launcher: Sequence[str] = ("-m", "agent"), **config: Any) -> Iterator[Agent]:
     """An agent on the captured two-socket machine (backend none) unless `config` says otherwise; ended at the end."""
-    agent = Agent(directory, {"node": {"root": str(TWO_SOCKETS)}, **config})
+    agent = Agent(directory, {"node": {"root": str(TWO_SOCKETS)}, **config}, launcher=launcher)
     try:
         agent.start()
         yield agent

@@ -69,12 +69,15 @@ class Reporter:
         self.report: Report | None = None
 
     def look(self, since: float) -> None:
-        """Report the state in force if it is another one. since: when the change was seen, by `clock`."""
+        """Report the state in force if it is another one, and try again what failed. since: when it was seen, by `clock`."""
         keeper = self._keeper
         before = self._made_from
         if before is not None and (
             before[0] is keeper.state and before[1] is keeper.managers and before[2] is keeper.node
         ):
+            for target in self._targets:
+                if target.name in self._said and self.report is not None:
+                    self._deliver(target, self.report, since)
             return
         made = occupancy(keeper.state, keeper.managers, keeper.node, self._origin, self._now())
         self.report = Report(made, encode_occupancy(made))

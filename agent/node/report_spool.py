@@ -52,7 +52,7 @@ class ReportSpool:
                 self._write(path, report)
             self._bound()
         except OSError as error:
-            raise ReportSpoolError(f"{path}: {error.strerror or error}") from error
+            raise ReportSpoolError(f"{self.directory}: {error.strerror or error}") from error
         return path
 
     def waiting(self) -> list[Path]:

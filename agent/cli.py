@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from collections.abc import Mapping
 
@@ -18,11 +19,15 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "status": ("agent.commands.status", "Show what the running agent holds."),
     "explain": ("agent.commands.explain", "Would this pod fit, where, and if not why."),
     "exec": ("agent.commands.exec", "Run a command inside a container's grant."),
+    "pause": ("agent.commands.pause", "Give no new exclusive CPUs."),
+    "release": ("agent.commands.release", "Widen everything, before the agent is removed."),
+    "doctor": ("agent.commands.doctor", "Is this node fit for pinfold, and if not what to do."),
     "checkpoint": ("agent.commands.checkpoint", "State files, ours and the kubelet's: show, verify, move, repair."),
     "config": ("agent.commands.config", "Check, show or reload the configuration."),
     "podresources": ("agent.commands.podresources", "See what a monitoring agent sees."),
     "queues": ("agent.commands.queues", "Queue accounting: status, resize check, reclaim, simulation."),
     "replay": ("agent.commands.replay", "Run recorded decisions again; --check compares."),
+    "gather": ("agent.commands.gather", "Put machine, configuration, state and decisions into one archive."),
     "topology": ("agent.commands.topology", "Show the machine as read from sysfs."),
 }
 
@@ -52,6 +57,8 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> None:
     """Entry point. Exit status: 0 fine, 1 the answer is no, 2 wrong use or bad input, 3 environment."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what a name or a locale holds must not end a command
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         result = cli.main(args=args, prog_name="pinfold", standalone_mode=False)
     except click.ClickException as error:

@@ -26,7 +26,7 @@ MAX_MEMBERS = 200_000
 MAX_UNPACKED_BYTES = 512 << 20
 
 # What the reader looks at, below at most one directory; captures and support archives hold much else.
-_WANTED = re.compile(
+WANTED = re.compile(
     r"(?P<top>(?:\./)?(?:[^/]+/)?)"
     r"(?P<name>sys/devices/system/(?:cpu|node)/[^/]+"
     r"|sys/devices/system/cpu/cpu\d+/(?:online|cpu_capacity|topology(?:/[^/]+)?)"
@@ -83,7 +83,7 @@ def _unpack(path: Path, directory: Path) -> None:
         for count, member in enumerate(tar):
             if count >= MAX_MEMBERS:
                 raise ArchiveError(f"{path}: has more than {MAX_MEMBERS} members")
-            match = _WANTED.fullmatch(member.name)
+            match = WANTED.fullmatch(member.name)
             if match is None:
                 continue
             if ".." in match["name"].split("/"):

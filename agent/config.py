@@ -155,7 +155,17 @@ def _merge(
 
 
 def _is_section(key: str) -> bool:
-    return key in ("node", "sources", "enforcement", "state", "podResources", "nodeService", "http", "control")
+    return key in (
+        "node",
+        "sources",
+        "enforcement",
+        "state",
+        "podResources",
+        "nodeService",
+        "http",
+        "control",
+        "queues",
+    )
 
 
 def _over_kubelet(path: Path, values: dict[str, Any], origins: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:

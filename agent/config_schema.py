@@ -225,6 +225,79 @@ class HTTPSection(Section):
     kubeletMetrics: bool = True
 
 
+class QueuesWebhookSection(Section):
+    """The resize webhook, https. port 0: none. certificate, key: PEM files, read again when they change.
+
+    clientCA: only API servers with a certificate of this CA are answered; "": any.
+    """
+
+    address: str = "0.0.0.0"
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    certificate: str = ""
+    key: str = ""
+    clientCA: str = ""
+
+
+class QueuesAPISection(Section):
+    """Page, metrics and query API. port 0: none. With certificate and key https; beyond loopback they and clientCA are needed.
+
+    Clients with a certificate of clientCA may also send node reports.
+    """
+
+    address: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 9558
+    certificate: str = ""
+    key: str = ""
+    clientCA: str = ""
+
+
+class QueuesSection(Section):
+    """Queue accounting, of `pinfold queues serve` or, with enabled, inside the agent for its own node (docs/queues.md).
+
+    objects: files and directories of KAI objects. total: what there is to divide, such as cpu=64,memory=512Gi; "": what the nodes
+    have. stateDirectory: ""; nothing is kept. socket: takes reports and questions of local programs; "": none.
+    failOpen: what cannot be judged is admitted. ledger: reserve admitted growth until a report shows it.
+    """
+
+    enabled: bool = False
+    objects: list[str] = []
+    objectsPeriodSeconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
+    total: str = ""
+    stateDirectory: str = ""
+    socket: str = ""
+    socketMode: SocketMode = "0660"
+    socketGroup: str = ""
+    schedulerName: str = "kai-scheduler"
+    queueLabel: str = "kai.scheduler/queue"
+    profile: Literal["0.18", "main"] = "0.18"
+    kValue: float = 1.0
+    relcaimerSaturationMultiplier: float = 1.0
+    queuePriorityInQuotaReclaim: bool = False
+    forbidTakeBack: bool = False
+    validateQuota: bool = True
+    blockUpsizeOnBoundedQueues: bool = False
+    podLevelRequests: bool = True
+    failOpen: bool = True
+    ledger: bool = False
+    ledgerSeconds: Annotated[float, Field(gt=0, le=86400)] = 600.0
+    silentSeconds: Annotated[float, Field(gt=0, le=86400)] = 120.0
+    settleSeconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
+    patienceSeconds: Annotated[float, Field(ge=0, le=3600)] = 60.0
+    webhook: QueuesWebhookSection = QueuesWebhookSection()
+    api: QueuesAPISection = QueuesAPISection()
+
+    @model_validator(mode="after")
+    def _files(self) -> QueuesSection:
+        for name, part in (("webhook", self.webhook), ("api", self.api)):
+            if bool(part.certificate) != bool(part.key):
+                raise ValueError(f"{name}: certificate and key belong together")
+        if self.webhook.port and not self.webhook.certificate:
+            raise ValueError("webhook: an API server calls webhooks over https only: give certificate and key")
+        if self.ledger and not self.stateDirectory:
+            raise ValueError("ledger: reservations must survive a restart: give stateDirectory")
+        return self
+
+
 class ControlSection(Section):
     """The socket that carries what changes anything; root's alone."""
 
@@ -258,6 +331,7 @@ class Config(Section):
     reports: ReportsSection = ReportsSection()
     http: HTTPSection = HTTPSection()
     control: ControlSection = ControlSection()
+    queues: QueuesSection = QueuesSection()
 
     _check_reserved = field_validator("systemReserved", "kubeReserved")(_quantities)
 
@@ -275,6 +349,5 @@ class Config(Section):
 LATER = {
     "reports.accountant": "pushing reports to an accountant",
     "reports.kubernetes": "NodeResourceTopology objects and placement annotations",
-    "queues": "queue accounting",
     "http.tls": "TLS beyond loopback",
 }

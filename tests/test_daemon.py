@@ -149,7 +149,7 @@ def test_a_socket_of_a_live_process_is_refused_and_one_of_a_dead_one_taken_over(
         ({"http": {"port": "many"}}, "http.port"),
         ({"reservedSystemCPUs": "99"}, "unknown CPU ID: 99"),
         ({"reservedSystemCPUs": "3-1"}, "invalid CPU list '3-1'"),
-        ({"queues": {}}, "this release does not have queue accounting yet"),
+        ({"http": {"tls": {}}}, "this release does not have TLS beyond loopback yet"),
         ({"cpuManagerPolicy": "dynamic"}, 'unknown policy: "dynamic"'),
         ({"node": {"root": "/nonexistent"}}, "/nonexistent"),
         ({"memoryManagerPolicy": "Static"}, "determined by Node Allocatable feature"),
@@ -219,3 +219,22 @@ def test_an_edit_of_anything_else_ends_the_pod_and_admits_a_new_one(tmp_path: Pa
         (new,) = agent.until(lambda status: [p["uid"] for p in status["pods"]] not in ([], [old["uid"]]))["pods"]
         assert new["name"] == "db"
         assert agent.cpus() == {"db": "1,17"}
+
+
+def test_pause_holds_over_a_restart_and_ends_when_told(tmp_path: Path) -> None:
+    with running(tmp_path) as agent:
+        agent.manifest("a", pod_text("a", "2"))
+        agent.until_pod("a")
+        agent.control.call("pause", {"on": True})
+        agent.manifest("b", pod_text("b", "2"))
+        agent.manifest("c", pod_text("c"))
+        status = agent.until(lambda status: bool(status["refused"]) and len(status["pods"]) == 2)
+        assert [(each["name"], each["reason"]) for each in status["refused"]] == [("b", "Paused")]
+        assert status["paused"]
+        agent.kill()
+        agent.start()
+        assert agent.status()["paused"]
+        assert agent.cpus() == {"a": "1,17"}
+        agent.control.call("pause", {"on": False})
+        agent.until_pod("b")
+        assert agent.cpus() == {"a": "1,17", "b": "2,18"}

@@ -1,7 +1,8 @@
-"""`pinfold queues`: queue accounting on files."""
+"""`pinfold queues`: queue accounting on files, or asked of a server."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections import Counter
@@ -12,16 +13,17 @@ from typing import Any, TypeVar
 
 import click
 
+from agent.commands.queues_remote import server_options, show_answer
 from agent.errors import BadInputError
+from agent.formats.pods import encode_pod
 from agent.formats.queue_objects import QueueObjects, decode_objects
 from agent.kube.object_files import MAX_FILE_BYTES, ObjectFiles, decode_file, read_objects
 from agent.model.pod import Pod
-from agent.model.quantity import Quantity
-from agent.model.queue import RESOURCES, ResourceQuantities
+from agent.model.queue import ResourceQuantities
 from agent.queues.encode import encode_outcome, encode_proposal, encode_resize, encode_snapshot, encode_step
 from agent.queues.jobs import Job
 from agent.queues.options import Profile, QueueOptions
-from agent.queues.quantities import minus
+from agent.queues.quantities import minus, parse_total
 from agent.queues.reclaim_search import propose
 from agent.queues.resize_admission import QueueCharge, ResizeOptions, decide_resize
 from agent.queues.simulation import simulate
@@ -29,23 +31,38 @@ from agent.queues.snapshot import Snapshot, take_snapshot
 from agent.queues.status_watch import share_charge
 from agent.queues.text import reclaim_lines, resize_lines, simulation_lines, status_lines
 from agent.queues.violations import violations
+from agent.queues.what_if import resized
 from agent.queues.workloads import SCHEDULER_NAME
+from agent.serve.queue_client import QueueClient, ServerAddress
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-@click.group()
+class _Group(click.Group):
+    """Loads `serve` only where it is called: it brings the servers with it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return ["serve", *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != "serve":
+            return super().get_command(ctx, cmd_name)
+        found: click.Command = importlib.import_module("agent.commands.queues_serve").command
+        return found
+
+
+@click.group(cls=_Group)
 def command() -> None:
     """Queue accounting: who holds what, may a pod grow, who would be reclaimed.
 
     FILE is YAML or JSON with KAI Queues and PodGroups, PriorityClasses, Pods and Nodes, as `kubectl get -o yaml` writes them; -
-    is standard input. Objects of other kinds are passed over.
+    is standard input. Objects of other kinds are passed over. --server asks an accountant (`pinfold queues serve`) instead.
     """
 
 
 def _shared_options(function: _F) -> _F:
     options = (
-        click.argument("files", nargs=-1, required=True, metavar="FILE..."),
+        click.argument("files", nargs=-1, metavar="[FILE...]"),
         click.option("--total", help="What there is to divide, such as cpu=64,memory=512Gi,gpu=8 [sum of the nodes]."),
         click.option(
             "--profile", type=click.Choice([each.value for each in Profile]), default="0.18", help="KAI release."
@@ -71,9 +88,16 @@ def _reclaim_options(function: _F) -> _F:
 
 @command.command()
 @_shared_options
+@server_options
 @click.option("--queue", "name", help="Show instead how the fair share of this queue came about.")
 def status(
-    files: tuple[str, ...], total: str | None, profile: str, k_value: float, output: str, name: str | None
+    files: tuple[str, ...],
+    total: str | None,
+    profile: str,
+    k_value: float,
+    output: str,
+    server: ServerAddress | None,
+    name: str | None,
 ) -> int:
     """Show every queue: allocated, quota, fair share, limit.
 
@@ -81,8 +105,13 @@ def status(
     Examples:
       pinfold queues status cluster.yaml
       pinfold queues status cluster.yaml --queue team-a
+      pinfold queues status --server http://127.0.0.1:9558
       kubectl get queues,podgroups,pods,nodes -A -o json | pinfold queues status -
     """
+    if server is not None:
+        path, query = ("/v1/queues", {}) if name is None else ("/v1/queue", {"name": name})
+        show_answer(QueueClient(server).get(path, **query, output="both"), output)
+        return 0
     options = QueueOptions(k_value=k_value, profile=Profile.parse(profile))
     snapshot = _snapshot(files, total, options)
     if name is not None:
@@ -100,6 +129,7 @@ def status(
 
 @command.command("check-resize")
 @_shared_options
+@server_options
 @click.option(
     "--pod", "name", required=True, metavar="[NAMESPACE/]NAME", help="The pod to be resized, one of the files."
 )
@@ -118,6 +148,7 @@ def check_resize(
     profile: str,
     k_value: float,
     output: str,
+    server: ServerAddress | None,
     name: str,
     sizes: tuple[str, ...],
     strict: bool,
@@ -130,7 +161,16 @@ def check_resize(
     \b
     Examples:
       pinfold queues check-resize cluster.yaml --pod prod/web --set main.cpu=4 --set main.memory=8Gi
+      kubectl get pod web -n prod -o json | pinfold queues check-resize - --pod prod/web --set main.cpu=4 --server http://127.0.0.1:9558
     """
+    if server is not None:
+        wanted = _sizes(sizes)
+        question: dict[str, object] = {"pod": name if "/" in name else f"default/{name}", "set": wanted}
+        if files:
+            before = _find_pod(_read(files).pods, name)
+            question = {"oldPod": encode_pod(before), "newPod": encode_pod(resized(before, wanted))}
+        text = QueueClient(server).post("/v1/check-resize", question, output="both")
+        return 0 if show_answer(text, output)["allowed"] else 1
     objects = _read(files)
     old = _find_pod(objects.pods, name)
     options = QueueOptions(k_value=k_value, profile=Profile.parse(profile))
@@ -140,7 +180,7 @@ def check_resize(
     if not alone:
         charges = {each: share_charge(share) for each, share in snapshot.shares.items()}
     resize = ResizeOptions(scheduler_name=scheduler_name, block_upsize_on_bounded_queues=strict)
-    answer = decide_resize(old, _resized(old, sizes), snapshot.directory, resize, charges)
+    answer = decide_resize(old, resized(old, _sizes(sizes)), snapshot.directory, resize, charges)
     _warn(snapshot)
     _print(output, lambda: encode_resize(answer), lambda: resize_lines(answer))
     return 0 if answer.allowed else 1
@@ -148,6 +188,7 @@ def check_resize(
 
 @command.command()
 @_shared_options
+@server_options
 @_reclaim_options
 @click.option("--job", "name", required=True, metavar="[NAMESPACE/]PODGROUP", help="The waiting pod group.")
 def reclaim(
@@ -156,6 +197,7 @@ def reclaim(
     profile: str,
     k_value: float,
     output: str,
+    server: ServerAddress | None,
     in_quota_priority: bool,
     saturation_multiplier: float,
     forbid_take_back: bool,
@@ -167,6 +209,12 @@ def reclaim(
     Examples:
       pinfold queues reclaim cluster.yaml --job research/train-7 --in-quota-priority
     """
+    if server is not None:
+        wanted = name if "/" in name else f"default/{name}"
+        flags = {"queuePriorityInQuotaReclaim": in_quota_priority, "forbidTakeBack": forbid_take_back}
+        asked = {"job": wanted, **{key: True for key, given in flags.items() if given}}
+        text = QueueClient(server).post("/v1/reclaim", asked, output="both")
+        return 0 if show_answer(text, output)["possible"] else 1
     options = QueueOptions(k_value, saturation_multiplier, in_quota_priority, Profile.parse(profile), forbid_take_back)
     snapshot = _snapshot(files, total, options)
     _warn(snapshot)
@@ -233,18 +281,15 @@ def _snapshot(files: Sequence[str], total: str | None, options: QueueOptions) ->
 
 def _total(text: str | None) -> ResourceQuantities | None:
     """`cpu=64,memory=512Gi,gpu=8` in the scheduler's units."""
-    if text is None:
-        return None
-    amounts = {}
-    for part in text.split(","):
-        name, equals, amount = part.strip().partition("=")
-        if not equals or name not in [resource.value for resource in RESOURCES]:
-            raise click.BadParameter(f"{part!r} is not cpu=AMOUNT, memory=AMOUNT or gpu=AMOUNT", param_hint="--total")
-        amounts[name] = float(Quantity.parse(amount).number)
-    return ResourceQuantities(amounts.get("cpu", 0.0) * 1000, amounts.get("memory", 0.0), amounts.get("gpu", 0.0))
+    try:
+        return None if text is None else parse_total(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--total") from error
 
 
 def _read(files: Sequence[str]) -> QueueObjects:
+    if not files:
+        raise click.UsageError("give files with the objects, or --server")
     return decode_objects(document for name in files for document in _documents(name))
 
 
@@ -273,32 +318,12 @@ def _find_job(jobs: Sequence[Job], name: str) -> Job:
     return found
 
 
-def _resized(pod: Pod, sizes: Sequence[str]) -> Pod:
-    """The pod with other requests."""
-    for size in sizes:
-        target, equals, amount = size.partition("=")
-        container, _, resource = target.rpartition(".")
-        if not equals or resource not in ("cpu", "memory"):
+def _sizes(texts: Sequence[str]) -> dict[str, str]:
+    """CONTAINER.RESOURCE=AMOUNT by target."""
+    pairs = [text.partition("=") for text in texts]
+    for text, (target, equals, _) in zip(texts, pairs, strict=True):
+        if not equals or target.rpartition(".")[2] not in ("cpu", "memory"):
             raise click.BadParameter(
-                f"{size!r} is not CONTAINER.cpu=AMOUNT or CONTAINER.memory=AMOUNT", param_hint="--set"
+                f"{text!r} is not CONTAINER.cpu=AMOUNT or CONTAINER.memory=AMOUNT", param_hint="--set"
             )
-        pod = _with_request(pod, container, resource, Quantity.parse(amount))
-    return pod
-
-
-def _with_request(pod: Pod, container: str, resource: str, amount: Quantity) -> Pod:
-    if not container:
-        if pod.resources is None:
-            raise BadInputError(f"pod {pod.namespaced_name} has no pod-level resources", hint="name a container")
-        requests = {**pod.resources.requests, resource: amount}
-        return replace(pod, resources=replace(pod.resources, requests=requests))
-    if container not in [each.name for each in pod.containers]:
-        names = ", ".join(each.name for each in pod.containers)
-        raise BadInputError(f"pod {pod.namespaced_name} has no container {container}", hint=f"its containers: {names}")
-    containers = tuple(
-        replace(each, resources=replace(each.resources, requests={**each.resources.requests, resource: amount}))
-        if each.name == container
-        else each
-        for each in pod.containers
-    )
-    return replace(pod, containers=containers)
+    return {target: amount for target, _, amount in pairs}

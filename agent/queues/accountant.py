@@ -123,10 +123,11 @@ class Accountant:
             by_node = {node.name: {} for node in objects.nodes}
         for pod in objects.pods:
             charge = pod_charge(pod, self.directory, charging)
-            if charge is not None and pod.uid:
-                by_node.setdefault(pod.node_name or UNPLACED, {})[pod.uid] = charge
+            uid = pod.uid or pod.namespaced_name  # a file may leave it out
+            if charge is not None:
+                by_node.setdefault(pod.node_name or UNPLACED, {})[uid] = charge
                 group = pod_group_of(pod, self.directory)
-                self.groups[pod.uid] = charge.pod if group is None else f"{group.namespace}/{group.name}"
+                self.groups[uid] = charge.pod if group is None else f"{group.namespace}/{group.name}"
         for node in self.accounting.observed() - by_node.keys():
             by_node[node] = {}
         for node, pods in by_node.items():

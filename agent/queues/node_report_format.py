@@ -6,8 +6,8 @@
  "gone": ["<uid>"]}
 Without `base` the report is full. Resource lists are Kubernetes' own. A pod that occupies nothing yet has an empty `effective`.
 `gpus`, `requestedGpus`: devices, fractions allowed, instead of those in the resources (annotations can ask for parts of a GPU).
-`preemptible` is left out where the node cannot tell. A pod of `phase` "terminal" costs nothing. What else `agent.formats.occupancy`
-writes is passed over.
+`preemptible` is left out where the node cannot tell. A pod of `phase` "terminal" costs nothing. What else an agent writes
+(`agent.formats.occupancy`) is passed over.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ setting.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
@@ -25,6 +26,8 @@ HEADERS: Mapping[str, str] = {
 REFRESH_SECONDS = 15
 _OPEN_DEPTH = 2  # levels that are unfolded at first
 _MOST_LISTED = 50
+_UNITS = (", cores", "", ", devices")  # in the head of the column, so that they need not stand in every cell
+_UNIT_WORDS = re.compile(r" (cores?|GPUs?)$")
 
 
 def render_page(view: AccountantView) -> str:
@@ -57,7 +60,7 @@ def _summary(view: AccountantView) -> str:
     if stale:
         pills.append(f'<span class="pill warn">{stale} silent nodes, their charge is kept</span>')
     if view.violations:
-        pills.append(f'<span class="pill bad">{len(view.violations)} bounds passed</span>')
+        pills.append(f'<span class="pill bad">{len(view.violations)} bounds exceeded</span>')
     total = ", ".join(
         f"{resource} <b>{safe(format_amount(resource, amount))}</b>"
         for resource, amount in zip(RESOURCES, view.total, strict=True)
@@ -77,7 +80,7 @@ def _troubles(view: AccountantView) -> str:
     lines = [f"over: {violation}" for violation in view.violations]
     for name, totals in view.unknown.items():
         where = f"queue {name}, which does not exist" if name else "no queue"
-        lines.append(f"uncharged: {totals.pods} pods of {where}")
+        lines.append(f"uncharged: {where}, pods: {totals.pods}")
     lines += [f"refused: {problem}" for problem in taken.problems]
     lines += [f"missing: node {node} has not reported" for node in sorted(taken.missing)]
     lines += [
@@ -110,7 +113,7 @@ def _queues(view: AccountantView) -> str:
         position for position in range(len(RESOURCES)) if any(_used(each, position) for each in view.shares.values())
     ]
     shown = shown or [0]
-    head = "".join(f"<span>{RESOURCES[position]}</span>" for position in shown)
+    head = "".join(f"<span>{RESOURCES[position]}{_UNITS[position]}</span>" for position in shown)
     legend = (
         '<ul class="legend"><li><i class="key held"></i>allocated</li><li><i class="key fixed"></i>of it not preemptible</li>'
         '<li><i class="key reserved"></i>reserved by admitted resizes</li><li><i class="key over"></i>beyond a bound</li>'
@@ -174,7 +177,7 @@ def _cell(view: AccountantView, share: QueueShare, position: int, reserved: CPUM
     bar = '<span class="bar none"></span>'
     if full > 0:
         bar = _bar(full, held, fixed, coming, quota, fair, limit, over=over, says=says)
-    return f'<span class="cell">{bar}<span class="says">{says}</span></span>'
+    return f'<span class="cell">{bar}<span class="says"><b>{resource}</b> {says}</span></span>'
 
 
 def _bar(
@@ -204,8 +207,10 @@ def _bar(
 
 
 def _says(resource: ResourceName, held: float, quota: float, fair: float, limit: float) -> str:
-    amounts = (format_amount(resource, amount) for amount in (held, quota, fair, limit))
-    allocated, deserved, share, most = map(safe, amounts)
+    allocated, deserved, share, most = (
+        "∞" if amount == UNLIMITED else safe(_UNIT_WORDS.sub("", format_amount(resource, amount)))
+        for amount in (held, quota, fair, limit)
+    )
     return f"{allocated} · quota {deserved} · fair {share} · limit {most}"
 
 

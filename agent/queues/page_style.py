@@ -31,7 +31,7 @@ summary .name::before{content:"▸ ";color:var(--soft)}details[open]>summary .na
 summary .name{font-weight:600}summary:focus-visible{outline:2px solid var(--accent);border-radius:3px}
 .name{padding-left:calc(var(--depth)*18px);overflow-wrap:anywhere}div.row>.name{padding-left:calc(var(--depth)*18px + 16px)}
 .name .pill{font-size:11px;padding:0 7px;margin-left:4px}
-.cell{min-width:0;display:block}.says{display:block;font-size:12px;color:var(--soft);font-variant-numeric:tabular-nums}
+.cell{min-width:0;display:block}.says b{display:none}.says{display:block;font-size:12px;color:var(--soft);font-variant-numeric:tabular-nums}
 .bar{display:block;position:relative;height:14px;background:var(--track);border-radius:3px;margin:3px 0}
 .bar.none{opacity:.45}.bar i{position:absolute;top:0;bottom:0;left:0}
 .bar i.held,.key.held{background:var(--held)}.bar i.held{border-radius:3px 0 0 3px}.bar i.over,.key.over{background:var(--over)}
@@ -46,5 +46,5 @@ summary .name{font-weight:600}summary:focus-visible{outline:2px solid var(--acce
 table{border-collapse:collapse;width:100%;font-size:14px}
 th,td{text-align:left;padding:4px 12px 4px 0;border-top:1px solid var(--line)}
 th{border-top:0;font-size:12px;color:var(--soft)}td{overflow-wrap:anywhere}
-@media (max-width:760px){.row{grid-template-columns:1fr}.head{display:none}.cell{padding-left:16px}}
+@media (max-width:760px){.row{grid-template-columns:1fr}.head{display:none}.cell{padding-left:16px}.says b{display:inline}}
 """.strip().replace("\n", "")

@@ -5,7 +5,19 @@ Source: KAI-Scheduler plugins/proportion/resource_share.
 
 from __future__ import annotations
 
+from agent.model.quantity import Quantity
 from agent.model.queue import RESOURCES, UNLIMITED, QueueShare, ResourceName, ResourceQuantities
+
+
+def parse_total(text: str) -> ResourceQuantities:
+    """`cpu=64,memory=512Gi,gpu=8`, Kubernetes' amounts, in the scheduler's units. Raises ValueError, QuantityError."""
+    amounts: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, amount = part.strip().partition("=")
+        if not equals or name not in [resource.value for resource in RESOURCES]:
+            raise ValueError(f"{part!r} is not cpu=AMOUNT, memory=AMOUNT or gpu=AMOUNT")
+        amounts[name] = float(Quantity.parse(amount).number)
+    return ResourceQuantities(amounts.get("cpu", 0.0) * 1000, amounts.get("memory", 0.0), amounts.get("gpu", 0.0))
 
 
 def plus(a: ResourceQuantities, b: ResourceQuantities) -> ResourceQuantities:

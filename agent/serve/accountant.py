@@ -64,6 +64,11 @@ class AccountantService:
         """What it was started with."""
         return self._accountant.options
 
+    @property
+    def has_objects(self) -> bool:
+        """Whether queues and pod groups were read ever."""
+        return self._accountant.objects is not None
+
     def _resume(self, store: AccountantStore) -> None:
         now = self._clock()
         if self.options.ledger is not None:

@@ -40,11 +40,11 @@ class NodeCollector(Collector):
         observed, calls = self._observe(), self._calls()
         yield from own_gauges(observed)
         yield _calls(calls)
-        yield from (family for family in _tallied(self._tally) if family.name.startswith("pinfold_"))
+        yield from (family for family in tallied(self._tally) if family.name.startswith("pinfold_"))
         if self._kubelet_names:
             yield from kubelet_gauges(observed)
             yield from _kubelet_calls(calls)
-            yield from (family for family in _tallied(self._tally) if not family.name.startswith("pinfold_"))
+            yield from (family for family in tallied(self._tally) if not family.name.startswith("pinfold_"))
 
 
 def _calls(calls: Mapping[CallKind, int]) -> Metric:
@@ -84,7 +84,8 @@ def _kubelet_calls(calls: Mapping[CallKind, int]) -> Iterator[Metric]:
             yield counter(name, f"PodResources {method}: {what}.", [({"server_api_version": "v1"}, count)])
 
 
-def _tallied(tally: Tally) -> Iterator[Metric]:
+def tallied(tally: Tally) -> Iterator[Metric]:
+    """Every counter and histogram of a tally."""
     for series, values in tally.counters():
         for name in filter(None, (series.name, series.alias)):
             yield counter(name, series.help, [(_named(series, key), count) for key, count in values.items()])

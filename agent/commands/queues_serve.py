@@ -1,0 +1,65 @@
+"""`pinfold queues serve`: the accountant as a process of its own."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import click
+
+from agent.commands.options import config_options, parse_flags
+from agent.config import load
+from agent.config_schema import QueuesSection
+from agent.log import say, set_up
+from agent.node.service_manager import from_environment
+from agent.queue_server import QueueServer
+from agent.serve.loop import ServingLoop
+
+_log = logging.getLogger("pinfold")
+
+# A scrape or a page computes for some milliseconds in a thread of its own; Python's default of 5 ms would let it hold up a review
+# by that much every time.
+SWITCH_SECONDS = 0.0005
+
+
+@click.command()
+@config_options
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def command(config: Path | None, flags: tuple[str, ...], verbose: bool) -> int:
+    """Serve resize admission, the query API, metrics and the queue page, from objects in files and from node reports.
+
+    Everything is set in the section `queues` of the configuration. SIGTERM ends it.
+
+    \b
+    Examples:
+      pinfold queues serve --set queues.objects='[/etc/pinfold/queues]'
+      pinfold queues serve --config queues.yaml
+    """
+    set_up(verbose=verbose)
+    serve(load(config, parse_flags(flags)).config.queues)
+    return 0
+
+
+def serve(section: QueuesSection) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    stopped, service = threading.Event(), from_environment()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    signal.signal(signal.SIGINT, lambda *_: stopped.set())
+    with ServingLoop() as loop, QueueServer(section, loop) as server:
+        say(
+            _log,
+            logging.INFO,
+            "queue accounting started",
+            webhook=None if server.webhook is None else f"{server.webhook.address}:{server.webhook.port}",
+            api=None if server.api is None else f"{server.api.address}:{server.api.port}",
+            socket=section.socket,
+            ledger=section.ledger,
+        )
+        service.ready("queue accounting")
+        stopped.wait()
+        service.stopping()
+    say(_log, logging.INFO, "queue accounting stopped")

@@ -1,0 +1,216 @@
+"""The queue accountant as a running thing: configuration in, servers and one watching thread out. Wiring only.
+
+`pinfold queues serve` runs it alone; the agent runs it beside its own loop and gives it its reports.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from agent.config import ConfigError
+from agent.config_schema import QueuesAPISection, QueuesSection, QueuesWebhookSection
+from agent.errors import AgentError
+from agent.formats.queue_objects import decode_objects
+from agent.kube.object_files import ObjectFiles
+from agent.log import say
+from agent.model.quantity import QuantityError
+from agent.model.queue import ResourceQuantities
+from agent.queues.accountant import AccountantOptions
+from agent.queues.ledger import LedgerOptions
+from agent.queues.options import Profile, QueueOptions
+from agent.queues.quantities import parse_total
+from agent.queues.resize_admission import ResizeOptions
+from agent.serve.accountant import AccountantService, Clock
+from agent.serve.accountant_store import AccountantStore
+from agent.serve.exposition import metrics_route
+from agent.serve.health import Check, HealthBoard, health_routes
+from agent.serve.http import HTTPServer, Limits, Posting, Route
+from agent.serve.loop import ServingLoop
+from agent.serve.queue_api import QueueAPI
+from agent.serve.queue_metrics import QueueCollector
+from agent.serve.queue_series import QUEUE_SERIES
+from agent.serve.series import Tally
+from agent.serve.sockets import SocketAccess
+from agent.serve.tls import ServerTLS
+from agent.serve.webhook import PATH as WEBHOOK_PATH
+from agent.serve.webhook import WEBHOOK_LIMITS, ResizeWebhook
+
+_log = logging.getLogger("pinfold")
+
+TICK_SECONDS = 5.0
+_API_LIMITS = Limits(connections=256, idle_seconds=300.0)  # agents keep their connection between reports
+_OPEN = ("/metrics", "/livez", "/readyz", "/healthz")  # for scrapers and probes, which show no certificate
+
+
+class QueueServer:
+    """Use as a context manager: serves in between. Raises AgentError where something cannot be had."""
+
+    def __init__(self, section: QueuesSection, loop: ServingLoop, clock: Clock = time.time) -> None:
+        self.board = HealthBoard()
+        self.tally = Tally(QUEUE_SERIES)
+        self.webhook: HTTPServer | None = None
+        self.api: HTTPServer | None = None
+        self._section = section
+        self._loop = loop
+        self._clock = clock
+        self._files = ObjectFiles([Path(each) for each in section.objects])
+        self._stack = ExitStack()
+        self._stopping = threading.Event()
+        self._said = ""
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        section = self._section
+        store = None
+        if section.stateDirectory:
+            store = self._stack.enter_context(AccountantStore(Path(section.stateDirectory)))
+        self.service = AccountantService(accountant_options(section), self._clock, store, total_of(section))
+        self.board.set("objects", Check(False, "not read yet"))
+        self._look()
+        self.board.watch("nodes", self._nodes)
+        self.board.watch("store", lambda: Check(not self.service.store_problem, self.service.store_problem))
+        api = QueueAPI(self.service, self.tally)
+        health = health_routes(self.board)
+        self._serve_webhook(section.webhook, health)
+        routes = {**api.routes(), **health, "/metrics": metrics_route(QueueCollector(self.service, self.tally))}
+        self._serve_api(section.api, routes, api)
+        if section.socket:
+            access = SocketAccess(Path(section.socket), int(section.socketMode, 8), section.socketGroup or None)
+            posts = {**api.questions(), **api.intake()}
+            self._listen(HTTPServer(self._loop, "", 0, routes, _API_LIMITS, posts=posts, socket=access))
+        thread = threading.Thread(target=self._watch, name="queues", daemon=True)
+        thread.start()
+        self._stack.callback(thread.join)
+        self._stack.callback(self._stopping.set)
+
+    def _serve_webhook(self, section: QueuesWebhookSection, health: Mapping[str, Route]) -> None:
+        if not section.port:
+            return
+        hook = ResizeWebhook(self.service, self.tally, fail_open=self._section.failOpen)
+        tls = ServerTLS(Path(section.certificate), Path(section.key), _path(section.clientCA))
+        self.board.watch("webhook-certificate", lambda: Check(True, tls.problem))
+        posts: dict[str, Posting] = {WEBHOOK_PATH: hook.posting()}
+        self.webhook = HTTPServer(
+            self._loop, section.address, section.port, health, WEBHOOK_LIMITS, posts=posts, tls=tls, open_paths=_OPEN
+        )
+        self._listen(self.webhook)
+
+    def _serve_api(self, section: QueuesAPISection, routes: Mapping[str, Route], api: QueueAPI) -> None:
+        if not section.port:
+            return
+        tls: ServerTLS | None = None
+        posts = dict(api.questions())
+        if section.certificate:
+            tls = files = ServerTLS(Path(section.certificate), Path(section.key), _path(section.clientCA))
+            self.board.watch("api-certificate", lambda: Check(True, files.problem))
+            if section.clientCA:
+                posts |= api.intake()
+            elif section.address not in ("127.0.0.1", "::1"):
+                raise ConfigError("queues.api: beyond loopback clients must show certificates: give clientCA")
+        self.api = HTTPServer(
+            self._loop, section.address, section.port, routes, _API_LIMITS, posts=posts, tls=tls, open_paths=_OPEN
+        )
+        self._listen(self.api)
+
+    def _listen(self, server: HTTPServer) -> None:
+        server.start()
+        self._stack.callback(server.stop)
+
+    # --- watching ---
+
+    def _watch(self) -> None:
+        due = time.monotonic() + TICK_SECONDS
+        while not self._stopping.wait(min(self._section.objectsPeriodSeconds, TICK_SECONDS)):
+            self._guarded(self._look)
+            if time.monotonic() >= due:
+                self._guarded(self.service.tick)
+                due = time.monotonic() + TICK_SECONDS
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception:  # noqa: BLE001 - a bug in one look must not end all later ones; it is logged whole
+            _log.exception("queue accounting: a step failed; it is tried again")
+
+    def _look(self) -> None:
+        """Read the objects if their files have changed. Broken files leave what was read before in force, and are named."""
+        if not self._files.changed() and not self._said:
+            return
+        try:
+            objects = decode_objects(self._files.read())
+        except AgentError as error:
+            read_before = self.service.has_objects
+            kept = "; what was read before stays in force" if read_before else ""
+            self.board.set("objects", Check(read_before, f"{error}{kept}"))
+            if str(error) != self._said:
+                say(_log, logging.ERROR, "queue objects not read", error=error, hint=error.hint)
+            self._said = str(error)
+            return
+        self._said = ""
+        self.service.take_objects(objects)
+        problems = "; ".join(str(problem) for problem in objects.problems[:5])
+        self.board.set("objects", Check(True, problems))
+        say(_log, logging.INFO, "queue objects read", queues=len(objects.queues), pod_groups=len(objects.pod_groups))
+        for problem in objects.problems:
+            say(_log, logging.WARNING, "queue object refused", problem=problem)
+
+    def _nodes(self) -> Check:
+        """Missing nodes are noteworthy, no reason to be out of service: the webhook has its own rule for them."""
+        taken = self.service.view().capture
+        stale = sum(node.stale_since is not None for node in taken.nodes.values())
+        return Check(True, f"{len(taken.nodes)} counted, {stale} of them silent, {len(taken.missing)} missing")
+
+
+def accountant_options(section: QueuesSection) -> AccountantOptions:
+    """What the rules need of the configuration."""
+    return AccountantOptions(
+        QueueOptions(
+            section.kValue,
+            section.relcaimerSaturationMultiplier,
+            section.queuePriorityInQuotaReclaim,
+            Profile.parse(section.profile),
+            section.forbidTakeBack,
+        ),
+        ResizeOptions(
+            section.schedulerName,
+            section.validateQuota,
+            section.blockUpsizeOnBoundedQueues,
+            section.podLevelRequests,
+        ),
+        LedgerOptions(section.ledgerSeconds) if section.ledger else None,
+        section.queueLabel,
+        section.silentSeconds,
+        section.settleSeconds,
+        section.patienceSeconds,
+    )
+
+
+def total_of(section: QueuesSection) -> ResourceQuantities | None:
+    """What there is to divide; None: what the nodes have. Raises ConfigError."""
+    try:
+        return parse_total(section.total) if section.total else None
+    except (ValueError, QuantityError) as error:
+        raise ConfigError(f"queues.total: {error}") from error
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None

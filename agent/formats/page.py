@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from urllib.parse import quote
 
 from agent.formats.page_style import SCRIPT, STYLE
 from agent.formats.page_text import safe
 
-_ICON = "data:image/svg+xml," + quote(
+_DRAWING = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#0b61c4"/>'
     '<path d="M4 4h3v3H4zM9 4h3v3H9zM4 9h3v3H4z" fill="#fff"/></svg>'
 )
+_ICON = f"data:image/svg+xml;base64,{base64.b64encode(_DRAWING.encode()).decode()}"
 _SCRIPT_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 
 # Only our own script runs, and the page speaks to nobody but the agent. Pod-controlled text is escaped all the same.

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from agent.formats.cpu_owners import RESERVED, SHARED
-from agent.formats.page_text import safe
+from agent.formats.page_text import query_value, safe
 from agent.formats.topology_svg import CPUOwner, render_svg
 from agent.formats.topology_tree import format_bytes
 from agent.model.cpuset import CPUSet
@@ -310,4 +309,4 @@ def _name(pod: Mapping[str, Any]) -> str:
 
 
 def _why(pod: Mapping[str, Any], text: str) -> str:
-    return f'<a href="explain?{safe(urlencode({"pod": _name(pod)}))}">{text}</a>'
+    return f'<a href="explain?{safe("pod=" + query_value(_name(pod)))}">{text}</a>'

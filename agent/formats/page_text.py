@@ -17,8 +17,15 @@ _HIDDEN = [
 ]
 _SHOWN = {code: f"\\u{code:04x}" for code in _HIDDEN}
 
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
 
 def safe(text: str, *, lines: bool = False) -> str:
     """The text with everything that means something in HTML escaped, and what would be invisible shown. lines: keep these."""
     shown = text.translate(_SHOWN)
     return escape(shown if lines else shown.replace("\n", "\\n").replace("\t", " "), quote=True)
+
+
+def query_value(text: str) -> str:
+    """The text as a value in a URL's query (RFC 3986, unreserved characters stay)."""
+    return "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in text.encode())

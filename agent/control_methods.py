@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.enforcement import Enforcement
-from agent.errors import BadInputError
+from agent.errors import AgentError, BadInputError
 from agent.formats.explanation import Explanation, explain
 from agent.formats.manifests import decode_manifests
 from agent.formats.repair_steps import encode_steps
@@ -17,10 +17,13 @@ from agent.formats.status import encode_status
 from agent.keeper import Keeper
 from agent.log import say
 from agent.model.cpuset import CPUSet
+from agent.model.numa import NodeMask, node_mask
 from agent.model.pod import ContainerKind, Pod
 from agent.model.state import PodRecord
+from agent.node.mode_file import Mode, ModeFile
 from agent.policy.cgroup_intents import has_slice
 from agent.policy.cgroup_names import ContainerCgroup
+from agent.policy.pins import Pin
 from agent.serve.exec_grant import FINISHED, PREPARE, ExecFinished, ExecGrant
 from agent.serve.health import HealthBoard
 
@@ -43,6 +46,7 @@ class ControlMethods:
     problems: Callable[[], Sequence[str]]
     look: Callable[[], None]
     reload: Callable[[], None]
+    mode: ModeFile
 
     def call(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer one request. Raises AgentError, which the caller gets as it is."""
@@ -56,6 +60,11 @@ class ControlMethods:
                 return {}
             case "repair":
                 return self._repair(str(params.get("directory", "")), apply=params.get("apply") is True)
+            case "pause":
+                self._pause(on=params.get("on") is True)
+                return {}
+            case "release":
+                return self._release(apply=params.get("apply") is True)
             case "look":
                 self.look()
                 return {}
@@ -74,7 +83,40 @@ class ControlMethods:
             self.keeper.refused,
             [*problems, *self.problems()],
             ready=self.board.is_ready(),
+            paused=self.mode.mode is not Mode.RUNNING,
         )
+
+    # --- pause and release ---
+
+    def _pause(self, *, on: bool) -> None:
+        """What is released stays so: going on again is what puts grants in force."""
+        if not on or self.mode.mode is Mode.RUNNING:
+            self.mode.set(Mode.PAUSED if on else Mode.RUNNING)
+        if not on:
+            self.enforcement.widened = None
+            self.keeper.try_again()
+        say(_log, logging.WARNING, "paused" if on else "going on")
+        self.look()
+
+    def _release(self, *, apply: bool) -> Mapping[str, Any]:
+        """What would be written, or was: nothing is written before it is durable that it is meant."""
+        before = self.enforcement.widened
+        self.enforcement.widened = everything(self.keeper)
+        try:
+            pins = self.enforcement.lacking(self.keeper.state)
+            if apply:
+                self.mode.set(Mode.RELEASED)
+        except AgentError:
+            self.enforcement.widened = before
+            raise
+        if not apply:
+            self.enforcement.widened = before
+            return {"applied": False, "changes": [_encode_pin(pin) for pin in pins], "failed": {}}
+        say(_log, logging.WARNING, "released: every container may use every CPU", writes=len(pins))
+        failed = self.enforcement.apply(self.keeper.state).faults
+        self.look()
+        shown = {str(key): str(error) for key, error in failed.items()}
+        return {"applied": True, "changes": [_encode_pin(pin) for pin in pins], "failed": shown}
 
     def _repair(self, directory: str, *, apply: bool) -> Mapping[str, Any]:
         """The steps of a repair, made where `apply` says so. steps: None where this agent's state is in another directory."""
@@ -159,6 +201,24 @@ class ControlMethods:
         say(_log, logging.INFO, "exec finished", pod=name, container=ended.container, how=how)
         if self.enforcement.exec_cgroups is not None:
             self.enforcement.exec_cgroups.remove(ContainerCgroup(ended.uid, ended.container))
+
+
+def everything(keeper: Keeper) -> tuple[CPUSet, NodeMask]:
+    """The CPUs and memory nodes of the machine, as a release gives them to everybody."""
+    machine = keeper.managers.machine
+    return machine.topology.all, node_mask(machine.numa_memory)
+
+
+def _encode_pin(pin: Pin) -> Mapping[str, Any]:
+    wanted = pin.settings
+    values = {
+        "cpus": None if wanted.cpus is None else str(wanted.cpus),
+        "mems": None if wanted.mems is None else str(CPUSet(wanted.mems)),
+        "quotaMicroseconds": wanted.quota_us,
+        "shares": wanted.shares,
+        "memoryBytes": wanted.memory_bytes,
+    }
+    return {"cgroup": str(pin.key), "settings": {name: value for name, value in values.items() if value is not None}}
 
 
 def full_name(name: str) -> str:

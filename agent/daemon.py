@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from agent.control_methods import ControlMethods
+from agent.control_methods import ControlMethods, everything
 from agent.enforcement import Enforcement
 from agent.errors import AgentError
 from agent.formats.kubelet_export import export
@@ -30,6 +30,7 @@ from agent.model.state import State
 from agent.node.cgroup_errors import CgroupError
 from agent.node.decision_log import DecisionLog
 from agent.node.kubelet_files import KubeletFiles
+from agent.node.mode_file import Mode, ModeFile
 from agent.node.service_manager import ServiceManager
 from agent.node.state_store import NewerStateFileError, StateWriteError
 from agent.pod_sources import PodSources
@@ -108,6 +109,9 @@ class Daemon:
         self._manifests_read: float | None = None
         self._recovered = False  # whether what ran before the first look has been taken over
         self._said: dict[str, str] = {}  # what was last logged about each subject, so that a lasting fault is said once
+        self._mode = ModeFile(keeper.directory / "mode")
+        if self._mode.mode is Mode.RELEASED:
+            enforcement.widened = everything(keeper)
         self._methods = ControlMethods(
             keeper,
             enforcement,
@@ -115,6 +119,7 @@ class Daemon:
             lambda: (*self._listing.problems, *self.sources.problems()),
             lambda: self._turn(enforce=True),
             self._do_reload,
+            self._mode,
         )
 
     # --- called from other threads and from signal handlers ---
@@ -286,6 +291,7 @@ class Daemon:
         self._listing = listing
         if listing.readable:
             self._manifests_read = time.monotonic()
+        self._publisher.paused = self._mode.mode is not Mode.RUNNING
         self._awaited = False
         beside = self.sources.look()
         self.enforcement.tell_instances(beside.instances)
@@ -309,6 +315,7 @@ class Daemon:
             hugepages,
             sources=beside.names if self.manifests is None else beside.names | {"manifests"},
             cgroups_seen=self.enforcement.hierarchy is not None,
+            paused=self._mode.mode is not Mode.RUNNING,
         )
 
     def _enforce(self) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.errors import AgentError
+from agent.model.cpuset import CPUSet
+from agent.model.numa import NodeMask
 from agent.model.state import State
 from agent.node.cgroup import Hierarchy
 from agent.node.cgroup_errors import CgroupError
@@ -20,7 +22,8 @@ from agent.policy.cgroup_names import CgroupKey, CgroupNameError, ContainerCgrou
 from agent.policy.cgroup_settings import Settings
 from agent.policy.isolation import Drift, Gap
 from agent.policy.memory_shrink import HeldBack, hold_back, limits_to_check
-from agent.policy.pins import pins_of
+from agent.policy.pins import Pin, pins_of
+from agent.policy.release import released
 from agent.policy.resize_lifecycle import Actuation, in_progress
 from agent.policy.second import is_second
 
@@ -47,6 +50,7 @@ class Enforcement:
     """One backend. exec_cgroups, hierarchy: None with backend `none`, which sees nothing.
 
     kubelet: the cgroups of a kubelet's pods, where a source beside one is configured. kubelet_root: the kubelet's `cgroupRoot`.
+    widened: the CPUs and memory nodes that everybody may use after a release; None while grants are in force.
     """
 
     enforcer: Enforcer
@@ -55,7 +59,8 @@ class Enforcement:
     hierarchy: Hierarchy | None = None
     kubelet: KubeletCgroups | None = None
     kubelet_root: str = "/"
-    _for: tuple[State, bool] | None = None
+    widened: tuple[CPUSet, NodeMask] | None = None
+    _for: tuple[State, bool, object] | None = None
     _intents: Intents | None = None
 
     def apply(self, state: State) -> Enforced:
@@ -110,6 +115,10 @@ class Enforcement:
         beside = self.hierarchy is not None and bool(pod_processes(self.hierarchy, uid, self.kubelet_root))
         return (*here, "") if beside else here
 
+    def lacking(self, state: State) -> tuple[Pin, ...]:
+        """What `apply` would write now. Raises CgroupError."""
+        return pins_of(self._intents_of(state), self.enforcer.observe().groups).pins
+
     def tell_instances(self, instances: Instances) -> None:
         """Whose containers are running, as the pod sources say: container id -> container."""
         if self.kubelet is not None:
@@ -123,13 +132,17 @@ class Enforcement:
         if (
             self._intents is None
             or self._for is None
-            or (self._for[0] is not state or self._for[1] != self.strict_pod_quota)
+            or self._for[0] is not state
+            or self._for[1:] != (self.strict_pod_quota, self.widened)
         ):
             pods = {uid: record.pod for uid, record in state.pods.items()}
             owned = frozenset(uid for uid, record in state.pods.items() if not is_second(record.source))
             rules = Rules(owned, self.strict_pod_quota, os.sysconf("SC_PAGE_SIZE"))
-            self._intents = Intents(state.grants, pods, rules)
-            self._for = (state, self.strict_pod_quota)
+            if self.widened is None:
+                self._intents = Intents(state.grants, pods, rules)
+            else:
+                self._intents = released(state.grants, pods, rules, *self.widened)
+            self._for = (state, self.strict_pod_quota, self.widened)
         return self._intents
 
     def _sweep(self, state: State) -> Mapping[CgroupKey, AgentError]:

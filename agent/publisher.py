@@ -50,6 +50,7 @@ class Publisher:
         self._drift: deque[str] = deque(maxlen=_DRIFT_LINES)
         self._made_from: tuple[State, Managers, PassedDevices] | None = None
         self.answers = Answers()
+        self.paused = False
 
     def began(self, seconds: float) -> None:
         """A turn of the loop began, by the monotonic clock: what it publishes was seen then."""
@@ -77,6 +78,7 @@ class Publisher:
                 (*wrong, *problems),
                 ready=not wrong,
                 drift=tuple(self._drift),
+                paused=self.paused,
             )
         )
 

@@ -155,3 +155,25 @@ def test_a_quota_that_the_kubelet_writes_back_is_undone(beside: Beside) -> None:
         time.sleep(0.02)
     assert "drift repaired" in beside.agent.log()
     assert '"kubelet"' in beside.agent.log()
+
+
+def test_release_widens_everything_over_a_restart_and_going_on_pins_again(beside: Beside) -> None:
+    shared, pinned = beside.kubelet.run("web"), beside.kubelet.run("db", "1")
+    beside.until_affinity(pinned, {1})
+    beside.until_affinity(shared, {0})
+    plan = beside.agent.control.call("release", {"apply": False})
+    assert not plan["applied"]
+    settings = [each["settings"] for each in plan["changes"]]
+    assert any(each.get("cpus") == "0-1" for each in settings)
+    assert any(each.get("quotaMicroseconds") == 100_000 for each in settings)
+    assert affinity(pinned) == {1}
+    assert not beside.agent.control.call("release", {"apply": True})["failed"]
+    assert affinity(pinned) == affinity(shared) == {0, 1}
+    assert not beside.agent.control.call("release", {"apply": False})["changes"]
+    beside.agent.stop()
+    beside.agent.start()
+    assert beside.agent.status()["paused"]
+    assert affinity(pinned) == {0, 1}
+    beside.agent.control.call("pause", {"on": False})
+    beside.until_affinity(pinned, {1})
+    beside.until_affinity(shared, {0})

@@ -55,6 +55,8 @@ def render(status: Mapping[str, Any]) -> Iterator[str]:
     )
     cpus = status["cpus"]
     yield f"CPUs  online {cpus['online']}  reserved {cpus['reserved'] or '-'}  shared {cpus['shared'] or '-'}"
+    if status["paused"]:
+        yield "paused: no new exclusive CPUs (pinfold pause --off)"
     for problem in status["problems"]:
         yield f"problem  {printable(problem)}"
     for pod in status["pods"]:

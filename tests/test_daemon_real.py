@@ -138,3 +138,30 @@ def test_exec_passes_the_exit_code_and_runs_inside_the_grant(agent: Agent) -> No
     )
     assert refused.returncode == 2
     assert "no pod default/nobody is here" in refused.stderr
+
+
+def test_a_lost_state_is_taken_over_from_what_runs_before_anything_is_given(agent: Agent) -> None:
+    """Both generations are damaged; a pod that came meanwhile and is first in the list gets nothing of what is held."""
+    agent.manifest("x", pod_text("x", "1"))
+    (before,) = agent.until(lambda status: len(status["pods"]) == 1)["pods"]
+    epoch = agent.status()["epoch"]
+    own = {int(agent.cpus()["x"])}
+    process, pid = agent.run_in("x", "exec sleep 120")
+    agent.kill()
+    for path in agent.state.glob("pinfold_state*"):
+        if path.suffix in ("", ".previous"):
+            path.write_bytes(path.read_bytes()[:-1])
+    agent.manifest("a-first", pod_text("a-first", str(len(os.sched_getaffinity(0)) - 1)))
+    agent.start()
+    status = agent.until_pod("x")
+    (after,) = [pod for pod in status["pods"] if pod["name"] == "x"]
+    assert (after["uid"], after["containers"], after["phase"]) == (before["uid"], before["containers"], "running")
+    assert affinity(pid) == own
+    assert [each["name"] for each in status["refused"]] == ["a-first"]
+    assert status["epoch"] > epoch
+    assert len(list(agent.state.glob("*.damaged-*"))) == 2
+    assert '"adopted"' in agent.log()
+    process.terminate()
+    process.wait(PATIENCE_SECONDS)
+    agent.remove("x")
+    agent.until(lambda status: [pod["name"] for pod in status["pods"]] == ["a-first"])

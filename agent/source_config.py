@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from agent.config import ConfigError
 from agent.config_schema import APIServerSourceSection, Config, ServerSource
-from agent.kube.apiserver_source import APIServerSource
-from agent.kube.http_access import Access
+from agent.errors import AgentError
+from agent.kube.apiserver_source import MAX_PAGE_BYTES, PATH, APIServerSource
+from agent.kube.http_access import Access, Server
+from agent.kube.kubelet_source import MAX_BYTES as KUBELET_BYTES
 from agent.kube.kubelet_source import KubeletSource
 from agent.kube.source import Source
 
@@ -61,3 +63,26 @@ def _apiserver_access(section: APIServerSourceSection, environment: Mapping[str,
             hint="set sources.apiserver.url, or run pinfold as a pod",
         )
     return access(section, f"https://{f'[{host}]' if ':' in host else host}:{port}", SERVICE_ACCOUNT)
+
+
+def probe_sources(
+    config: Config, environment: Mapping[str, str] = os.environ
+) -> Iterator[tuple[str, AgentError | None]]:
+    """Ask every source beside the manifests once: its name, and why it cannot be read."""
+    kubelet, apiserver = config.sources.kubelet, config.sources.apiserver
+    if kubelet is not None:
+        yield "kubelet", _fault(lambda: Server(access(kubelet)).get("/pods", limit=KUBELET_BYTES))
+    if apiserver is not None:
+        query = {"fieldSelector": f"spec.nodeName={node_name(config, environment)}", "limit": "1"}
+        yield (
+            "apiserver",
+            _fault(lambda: Server(_apiserver_access(apiserver, environment)).get(PATH, query, limit=MAX_PAGE_BYTES)),
+        )
+
+
+def _fault(ask: Callable[[], bytes]) -> AgentError | None:
+    try:
+        ask()
+    except AgentError as error:
+        return error
+    return None

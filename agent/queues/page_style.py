@@ -31,7 +31,8 @@ summary .name::before{content:"▸ ";color:var(--soft)}details[open]>summary .na
 summary .name{font-weight:600}summary:focus-visible{outline:2px solid var(--accent);border-radius:3px}
 .name{padding-left:calc(var(--depth)*18px);overflow-wrap:anywhere}div.row>.name{padding-left:calc(var(--depth)*18px + 16px)}
 .name .pill{font-size:11px;padding:0 7px;margin-left:4px}
-.cell{min-width:0;display:block}.says b{display:none}.says{display:block;font-size:12px;color:var(--soft);font-variant-numeric:tabular-nums}
+.cell{min-width:0;display:block}.says b{display:none}
+.says{display:block;font-size:12px;color:var(--soft);font-variant-numeric:tabular-nums}
 .bar{display:block;position:relative;height:14px;background:var(--track);border-radius:3px;margin:3px 0}
 .bar.none{opacity:.45}.bar i{position:absolute;top:0;bottom:0;left:0}
 .bar i.held,.key.held{background:var(--held)}.bar i.held{border-radius:3px 0 0 3px}.bar i.over,.key.over{background:var(--over)}

@@ -1,7 +1,7 @@
 """One HTTP server that knows pods (a kubelet, an API server): requests with a bounded answer, and watches line by line.
 
-Plain `http.client`: two kinds of GET are all that is needed, and the official client costs 86 MB of memory. The token is read for
-every request, since files of service accounts are rotated; it is never logged, and never sent in clear text.
+Plain `http.client`: few kinds of requests are all that is needed, and the official client costs 86 MB of memory. The token is
+read for every request, since files of service accounts are rotated; it is never logged, and never sent in clear text.
 """
 
 from __future__ import annotations
@@ -90,6 +90,15 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """What a request that writes sends."""
+
+    method: str
+    content: bytes
+    content_type: str
+
+
 class Server:
     """Requests to one server, one at a time from one thread; `abort` may be called from another."""
 
@@ -105,6 +114,21 @@ class Server:
         if len(body) > limit:
             raise AccessError(f"{self._where(path)}: more than {limit} bytes", hint="run fewer pods on this node")
         return body
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        content_type: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        limit: int,
+    ) -> bytes:
+        """Write something; the beginning of the answer, `limit` bytes. Raises AccessError, StatusError where it is refused."""
+        sent = _Body(method, body, content_type)
+        with self._answer(path, query or {}, self._access.timeout_seconds, sent) as answer:
+            return answer.read(limit)
 
     def lines(
         self, path: str, query: Mapping[str, str], *, limit: int, quiet_seconds: float, agreed: Callable[[], None]
@@ -131,16 +155,22 @@ class Server:
                 sock.shutdown(socket.SHUT_RDWR)
 
     @contextlib.contextmanager
-    def _answer(self, path: str, query: Mapping[str, str], timeout: float) -> Iterator[http.client.HTTPResponse]:
+    def _answer(
+        self, path: str, query: Mapping[str, str], timeout: float, sent: _Body | None = None
+    ) -> Iterator[http.client.HTTPResponse]:
         where = self._where(path)
         target = quote(self._parts.path.rstrip("/") + path) + (f"?{urlencode(query)}" if query else "")
         try:
             connection = self._connect(timeout)
             self._open = connection
             try:
-                connection.request("GET", target, headers=self._headers())
+                if sent is None:
+                    connection.request("GET", target, headers=self._headers())
+                else:
+                    headers = {**self._headers(), "Content-Type": sent.content_type}
+                    connection.request(sent.method, target, sent.content, headers)
                 answer = connection.getresponse()
-                if answer.status != http.client.OK:
+                if answer.status not in (http.client.OK, http.client.CREATED):
                     raise _status_error(where, answer)
                 yield answer
             finally:

@@ -210,11 +210,25 @@ class SpoolSection(Section):
     keep: Annotated[int, Field(ge=1, le=10_000)] = 100
 
 
+class KubernetesReportsSection(Section):
+    """What is put into Kubernetes, at the API server of `sources.apiserver`.
+
+    force: go on where another exporter writes the same. resyncSeconds: how often what is there is read again; 0 for never.
+    """
+
+    nodeResourceTopology: bool = True
+    placementAnnotations: bool = True
+    podsFingerprint: bool = False
+    force: bool = False
+    resyncSeconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0
+
+
 class ReportsSection(Section):
-    """Occupancy reports. queueLabel: the pods' label that names their queue. spool: None for none."""
+    """Occupancy reports. queueLabel: the pods' label that names their queue. spool, kubernetes: None for none."""
 
     queueLabel: str = "kai.scheduler/queue"
     spool: SpoolSection | None = None
+    kubernetes: KubernetesReportsSection | None = None
 
 
 class HTTPSection(Section):

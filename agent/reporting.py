@@ -9,13 +9,16 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
+from agent.errors import AgentError
 from agent.formats.occupancy import encode_occupancy
 from agent.keeper import Keeper
+from agent.kube.report_writer import ReportWriter
 from agent.log import say
 from agent.model.occupancy import Occupancy
 from agent.model.state import State
-from agent.node.report_spool import ReportSpool, ReportSpoolError
+from agent.node.report_spool import ReportSpool
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.occupancy import Origin, occupancy
@@ -32,6 +35,16 @@ class Report:
     text: str
 
 
+class Target(Protocol):
+    """Somebody who is told every report."""
+
+    @property
+    def name(self) -> str: ...
+
+    def deliver(self, report: Report) -> bool:
+        """Take a report; whether it is delivered, not only on its way. Raises AgentError; it is then brought again."""
+
+
 class SpoolTarget:
     """A directory of report files."""
 
@@ -40,9 +53,50 @@ class SpoolTarget:
     def __init__(self, spool: ReportSpool) -> None:
         self._spool = spool
 
-    def deliver(self, report: Report) -> None:
+    def deliver(self, report: Report) -> bool:
         stamp = report.occupancy
         self._spool.put(f"{stamp.epoch}-{stamp.generation:012d}", f"{report.text}\n".encode())
+        return True
+
+
+class KubernetesTarget:
+    """An API server; a thread of its own brings the reports there."""
+
+    name = "kubernetes"
+
+    def __init__(self, writer: ReportWriter) -> None:
+        self._writer = writer
+
+    def deliver(self, report: Report) -> bool:
+        self._writer.show(report.occupancy)
+        return False
+
+
+class Told:
+    """What became of reports on their way: counted, and a lasting fault said once. Called from any one thread."""
+
+    def __init__(self, name: str, tally: Tally) -> None:
+        self._name = name
+        self._tally = tally
+        self._said = ""
+
+    def failed(self, error: AgentError) -> None:
+        """A report did not arrive, or only in part."""
+        self._tally.add("pinfold_report_failures_total", target=self._name)
+        if self._said != str(error):
+            self._said = str(error)
+            say(_log, logging.ERROR, "report not delivered", target=self._name, error=error, hint=error.hint)
+
+    def delivered(self) -> None:
+        """A report has arrived."""
+        if self._said:
+            self._said = ""
+            say(_log, logging.INFO, "reports are delivered again", target=self._name)
+        self._tally.add("pinfold_reports_total", target=self._name)
+
+    @property
+    def faulty(self) -> bool:
+        return bool(self._said)
 
 
 class Reporter:
@@ -52,7 +106,7 @@ class Reporter:
         self,
         keeper: Keeper,
         origin: Origin,
-        targets: tuple[SpoolTarget, ...],
+        targets: tuple[Target, ...],
         tally: Tally,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -65,7 +119,7 @@ class Reporter:
         self._clock = clock
         self._now = now
         self._made_from: tuple[State, Managers, NodeCapacity] | None = None
-        self._said: dict[str, str] = {}
+        self._told = {target.name: Told(target.name, tally) for target in targets}
         self.report: Report | None = None
 
     def look(self, since: float) -> None:
@@ -76,7 +130,7 @@ class Reporter:
             before[0] is keeper.state and before[1] is keeper.managers and before[2] is keeper.node
         ):
             for target in self._targets:
-                if target.name in self._said and self.report is not None:
+                if self._told[target.name].faulty and self.report is not None:
                     self._deliver(target, self.report, since)
             return
         made = occupancy(keeper.state, keeper.managers, keeper.node, self._origin, self._now())
@@ -85,16 +139,12 @@ class Reporter:
         for target in self._targets:
             self._deliver(target, self.report, since)
 
-    def _deliver(self, target: SpoolTarget, report: Report, since: float) -> None:
+    def _deliver(self, target: Target, report: Report, since: float) -> None:
         try:
-            target.deliver(report)
-        except ReportSpoolError as error:
-            self._tally.add("pinfold_report_failures_total", target=target.name)
-            if self._said.get(target.name) != str(error):
-                self._said[target.name] = str(error)
-                say(_log, logging.ERROR, "report not delivered", target=target.name, error=error, hint=error.hint)
+            arrived = target.deliver(report)
+        except AgentError as error:
+            self._told[target.name].failed(error)
             return
-        if self._said.pop(target.name, None) is not None:
-            say(_log, logging.INFO, "reports are delivered again", target=target.name)
-        self._tally.add("pinfold_reports_total", target=target.name)
-        self._tally.observe("pinfold_report_delay_seconds", self._clock() - since, target=target.name)
+        if arrived:
+            self._told[target.name].delivered()
+            self._tally.observe("pinfold_report_delay_seconds", self._clock() - since, target=target.name)

@@ -34,6 +34,11 @@ def sources(config: Config, environment: Mapping[str, str] = os.environ) -> list
     return found
 
 
+def apiserver_access(config: Config, environment: Mapping[str, str] = os.environ) -> Access:
+    """The API server: that of `sources.apiserver`, else the one that a pod's environment names. Raises ConfigError."""
+    return _apiserver_access(config.sources.apiserver or APIServerSourceSection(), environment)
+
+
 def access(section: ServerSource, url: str = "", account: Path | None = None) -> Access:
     """How to reach the server of a section. url, account: what holds where the section says nothing."""
 

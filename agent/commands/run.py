@@ -19,7 +19,9 @@ from agent.config_schema import ClientGroup, Config, PodResourcesSection
 from agent.daemon import Daemon, Periods
 from agent.enforcement import Enforcement
 from agent.keeper import Keeper, Rules, policy_in_force
+from agent.kube.http_access import Server
 from agent.kube.manifest_directory import ManifestDirectory
+from agent.kube.report_writer import ReportWriter, WriterOptions
 from agent.log import say, set_up
 from agent.model.machine import Machine
 from agent.model.quantity import Quantity
@@ -41,7 +43,7 @@ from agent.policy.occupancy import Origin
 from agent.policy.podresources_view import Shape
 from agent.policy.policy_machine import free_hugepages, policy_machine
 from agent.publisher import Publisher
-from agent.reporting import Reporter, SpoolTarget
+from agent.reporting import KubernetesTarget, Reporter, SpoolTarget, Target, Told
 from agent.serve.board import NodeBoard
 from agent.serve.control import ControlServer
 from agent.serve.exposition import metrics_route
@@ -57,7 +59,7 @@ from agent.serve.podresources_upstream import Upstream, UpstreamAccess
 from agent.serve.series import Tally
 from agent.serve.sockets import SocketAccess
 from agent.serve.token_bucket import RateLimit
-from agent.source_config import node_name
+from agent.source_config import apiserver_access, node_name
 from agent.source_config import sources as pod_sources
 from agent.startup import first_state
 
@@ -112,6 +114,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
         resources = PodResourcesServer(loop, endpoints(config))
         shown = NodeBoard()
         devices = upstream(config, loop, keeper, lambda: daemon.publish())  # noqa: PLW0108 - made below
+        writer = report_writer(config, tally)
         publisher = Publisher(
             keeper,
             board,
@@ -119,7 +122,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             resources.publish,
             shape=shape(config),
             upstream=devices,
-            reporter=reporter(config, keeper, tally),
+            reporter=reporter(config, keeper, tally, writer),
         )
         daemon = Daemon(
             keeper,
@@ -146,6 +149,9 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
         if devices is not None:
             devices.start()
             stack.callback(devices.stop)
+        if writer is not None:
+            writer.start()
+            stack.callback(writer.stop)
         if config.nodeService.socket:
             service = NodeService(loop, node_access(config), shown, node_name(config), origin(config))
             service.start()
@@ -233,13 +239,31 @@ def periods(config: Config) -> Periods:
     return Periods(source, config.enforcement.periodSeconds)
 
 
-def reporter(config: Config, keeper: Keeper, tally: Tally) -> Reporter:
+def reporter(config: Config, keeper: Keeper, tally: Tally, writer: ReportWriter | None) -> Reporter:
     """What makes the occupancy reports, and whom it tells."""
-    targets = []
+    targets: list[Target] = []
     if (spool := config.reports.spool) is not None:
         dropped = partial(tally.add, "pinfold_reports_dropped_total", target=SpoolTarget.name)
         targets.append(SpoolTarget(ReportSpool(Path(spool.directory), spool.keep, dropped=dropped)))
+    if writer is not None:
+        targets.append(KubernetesTarget(writer))
     return Reporter(keeper, origin(config), tuple(targets), tally)
+
+
+def report_writer(config: Config, tally: Tally) -> ReportWriter | None:
+    """What puts reports into Kubernetes, if configured. Raises ConfigError where no API server is known."""
+    section = config.reports.kubernetes
+    if section is None:
+        return None
+    told = Told(KubernetesTarget.name, tally)
+    options = WriterOptions(
+        topology=section.nodeResourceTopology,
+        placement=section.placementAnnotations,
+        pods_fingerprint=section.podsFingerprint,
+        force=section.force,
+        resync_seconds=section.resyncSeconds,
+    )
+    return ReportWriter(Server(apiserver_access(config)), options, told.failed, told.delivered)
 
 
 def origin(config: Config) -> Origin:

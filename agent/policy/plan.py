@@ -7,7 +7,7 @@ stopped; a source that cannot be read releases nothing (design section 5).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -129,7 +129,7 @@ def ending(state: State, wanted: Sequence[Wanted], silent_sources: frozenset[str
 
     Grants without a record of their pod are among them as long as no source names the pod.
     """
-    by_uid = {each.pod.uid: each for each in with_uids(state, wanted)}
+    by_uid = _by_uid(state, with_uids(state, wanted))
     known = (
         uid
         for uid, record in state.pods.items()
@@ -154,6 +154,21 @@ def with_uids(state: State, wanted: Sequence[Wanted], fresh_uids: Sequence[str] 
             each = replace(each, pod=replace(each.pod, uid=uid))
         result.append(each)
     return result
+
+
+def _by_uid(state: State, wanted: Iterable[Wanted]) -> dict[str, Wanted]:
+    """Who speaks for each UID. Where two pods claim one, or two files one name, a pod that is here keeps its own place."""
+    found: dict[str, Wanted] = {}
+    for each in wanted:
+        record = state.pods.get(each.pod.uid)
+        before = found.get(each.pod.uid)
+        if before is None or record is None or _is_of(record, each) or not _is_of(record, before):
+            found[each.pod.uid] = each
+    return found
+
+
+def _is_of(record: PodRecord, wanted: Wanted) -> bool:
+    return record.pod.namespaced_name == wanted.pod.namespaced_name and _goes_on(record, wanted)
 
 
 def _goes_on(record: PodRecord, wanted: Wanted | None) -> bool:
@@ -216,7 +231,7 @@ class _Run:
     # --- pods that hold something ---
 
     def follow_known(self, wanted: Sequence[Wanted]) -> None:
-        by_uid = {each.pod.uid: each for each in wanted}
+        by_uid = _by_uid(self.state, wanted)
         for uid, record in self.state.pods.items():
             each = by_uid.get(uid)
             if self._unheard(record):
@@ -364,7 +379,8 @@ class _Run:
 
     def admit_new(self, wanted: Sequence[Wanted], before: Mapping[str, Refused], *, retry: bool) -> None:
         names = {record.pod.namespaced_name: record for record in self.state.pods.values()}
-        seen_uids: dict[str, str] = {}
+        here = (record.pod for record in self.state.pods.values() if record.phase is not PodPhase.TERMINATING)
+        seen_uids = {pod.uid: pod.namespaced_name for pod in here}
         for each in wanted:
             if each.terminal:
                 continue

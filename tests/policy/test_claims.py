@@ -1,0 +1,70 @@
+"""Two pods that claim one UID or one name: the one that is here stays as it is, look after look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from agent.model.pod import Pod
+from agent.model.state import Epoch, State
+from agent.policy.node_fit import NodeCapacity
+from agent.policy.plan import Observation, Plan, Wanted, decide, ending
+from agent.policy.restore import fresh
+from tests.nodes import named, node
+from tests.pods import amounts, app, guaranteed
+from tests.policy.cpu_machines import regular
+
+MANAGERS = node(regular(8))
+ROOM = NodeCapacity(amounts("cpu=8 memory=64Gi pods=10"), amounts("cpu=7 memory=64Gi pods=10"))
+START = State(Epoch(1, "here"), grants=fresh(MANAGERS))
+
+
+def look(state: State, wanted: Sequence[Wanted]) -> Plan:
+    return decide(MANAGERS, ROOM, state, Observation(wanted, fresh_uids=["x", "y", "z"]), {}, retry=True)
+
+
+def claim(name: str, uid: str, fingerprint: str, cpu: str = "") -> Wanted:
+    pod = named(name, guaranteed(cpu) if cpu else app())
+    return Wanted(replace(pod, uid=uid), "manifests", fingerprint)
+
+
+ONE_UID = (claim("web", "same", "1", "2"), claim("db", "same", "2", "3"))
+ONE_NAME = (claim("web", "", "1", "2"), claim("web", "", "2", "3"), claim("web", "", "3"))
+NAME_AND_UID = (claim("web", "a", "1", "2"), claim("web", "b", "1", "2"), claim("web", "a", "2"))
+
+
+@pytest.mark.parametrize(
+    ("here", "claims"),
+    [
+        pytest.param(here, claims, id=f"{text}, {here} is here")
+        for text, claims in (("one uid", ONE_UID), ("one name", ONE_NAME), ("both", NAME_AND_UID))
+        for here in range(len(claims))
+    ],
+)
+def test_whoever_is_here_stays_whatever_the_order_of_the_others(here: int, claims: Sequence[Wanted]) -> None:
+    first = look(START, [claims[here]])
+    (record,) = first.state.pods.values()
+    for order in permutations(claims):
+        after = look(first.state, order)
+        assert after.state.grants == first.state.grants
+        assert {uid: each.pod for uid, each in after.state.pods.items()} == {record.pod.uid: record.pod}
+        assert not ending(first.state, order)
+        assert look(after.state, order).state is after.state
+
+
+def test_the_other_one_of_a_uid_is_refused_by_name_and_comes_when_the_first_has_gone() -> None:
+    web, db = ONE_UID
+    state = look(START, [web]).state
+    refused = look(state, [db, web]).refused
+    assert list(refused) == ["default/db"]
+    assert "has the uid of pod default/web" in refused["default/db"].message
+    after = look(state, [db])
+    assert names(after) == ["default/db"]
+
+
+def names(plan: Plan) -> list[str]:
+    pods: list[Pod] = [record.pod for record in plan.state.pods.values()]
+    return [pod.namespaced_name for pod in pods]

@@ -69,6 +69,7 @@ class Daemon:
     """One agent. publisher: tells the servers what the node holds. reconfigure: what a reload does.
 
     hugepages: how many are really free at this moment; asked only while a pod that wants some waits for admission.
+    rediscover: reads the machine again and has the keeper go on under it.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Daemon:
         periods: Periods | None = None,
         reconfigure: Callable[[Daemon], None] | None = None,
         hugepages: Callable[[], FreeHugepages | None] = lambda: None,
+        rediscover: Callable[[Daemon], None] = lambda daemon: None,
         kubelet_files: KubeletFiles | None = None,
         decision_log: DecisionLog | None = None,
         sources: PodSources | None = None,
@@ -99,8 +101,10 @@ class Daemon:
         self._service = service
         self._reconfigure = reconfigure
         self.hugepages = hugepages
+        self.rediscover = rediscover
         self._kubelet_files = kubelet_files
         self._decision_log = decision_log
+        self.mispinned = 0  # cgroups that are not as they should be after the last look
         self._mirrored: State | None = None
         self.sources = sources or PodSources((), board)
         self._awaited = False  # whether the loop has been told that a source has news
@@ -151,6 +155,11 @@ class Daemon:
             health["manifests"] = SourceHealth(self._listing.readable, time.monotonic() - self._manifests_read)
         return health
 
+    def machine_changed(self, what: str) -> None:
+        """CPUs, memory or NUMA nodes have come or gone: `what` in words."""
+        say(_log, logging.INFO, "hotplug", events=what)
+        self._inbox.put("machine")
+
     def publish(self) -> None:
         """Tell the servers again what the node holds: something beside the state has changed."""
         self._inbox.put("publish")
@@ -178,10 +187,12 @@ class Daemon:
                     self._do_reload()
             elif isinstance(message, _Request):
                 self._serve(message)
+            elif message == "machine":
+                self._see_machine()
             elif message == "publish":
                 self._publisher.publish((*self._listing.problems, *self.sources.problems()))
             now = time.monotonic()
-            if now >= min(source_due, enforcement_due) or message in ("reload", "look"):
+            if now >= min(source_due, enforcement_due) or message in ("reload", "look", "machine"):
                 self._turn(enforce=now >= enforcement_due)
                 if now >= enforcement_due:
                     enforcement_due = time.monotonic() + self.periods.enforcement
@@ -230,6 +241,7 @@ class Daemon:
         changed = self.keeper.state is not before
         if changed:
             self._tally.observe("pinfold_decision_duration_seconds", time.perf_counter() - started)
+        self._time_admissions(decisions, time.perf_counter() - started)
         self._tell_all(decisions)
         self._record(before, decisions)
         if enforce or changed:
@@ -265,6 +277,12 @@ class Daemon:
             say(_log, logging.WARNING, "the kubelet's files are not up to date", problem=problem)
         self._said["kubeletFiles"] = problem
         self._mirrored = None if problem else self.keeper.state
+
+    def _time_admissions(self, decisions: tuple[Decision, ...], seconds: float) -> None:
+        """The kubelet's histogram counts pods; one look's time is shared among those that it decided about."""
+        judged = sum(decision.event in (Event.ADMITTED, Event.REFUSED) for decision in decisions)
+        for _ in range(judged):
+            self._tally.observe("kubelet_topology_manager_admission_duration_ms", 1000 * seconds / judged)
 
     def _record(self, before: State, decisions: tuple[Decision, ...]) -> None:
         """The decisions for later looks at them; where they cannot be written, all goes on."""
@@ -330,6 +348,7 @@ class Daemon:
             when = datetime.now(UTC).isoformat(timespec="seconds")
             self._publisher.drifted(f"{when} {drift.key}: {drift.setting} had been changed by {drift.writer}")
         self._tally.observe("pinfold_isolation_gap_seconds", done.gap.seconds)
+        self.mispinned = len(done.faults) + len(done.starved)
         if done.faults:
             key, fault = next(iter(done.faults.items()))
             self._fault("enforcement", fault, f"{len(done.faults)} cgroups are not as they should be: {key}: {fault}")
@@ -358,6 +377,17 @@ class Daemon:
             raise
         finally:
             self._service.ready(self._summary())
+
+    def _see_machine(self) -> None:
+        """Go on with the machine as it is now; grants that lost something are marked, new CPUs are shared."""
+        try:
+            self.rediscover(self)
+            self.enforcement.open()
+            self._well("machine")
+        except StateWriteError as error:
+            self._unsaved(error)
+        except AgentError as error:
+            self._fault("machine", error)
 
     # --- telling ---
 

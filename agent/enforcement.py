@@ -115,6 +115,11 @@ class Enforcement:
         beside = self.hierarchy is not None and bool(pod_processes(self.hierarchy, uid, self.kubelet_root))
         return (*here, "") if beside else here
 
+    def open(self) -> None:
+        """Bring our own cgroups up to what the machine has now. Raises CgroupError."""
+        if self.exec_cgroups is not None:
+            self.exec_cgroups.open()
+
     def lacking(self, state: State) -> tuple[Pin, ...]:
         """What `apply` would write now. Raises CgroupError."""
         return pins_of(self._intents_of(state), self.enforcer.observe().groups).pins

@@ -28,6 +28,7 @@ from agent.model.quantity import Quantity
 from agent.model.topology import Topology
 from agent.node.decision_log import DecisionLog
 from agent.node.enforcer import ObserveOnly
+from agent.node.hotplug import Hotplug, HotplugError, KernelEvents
 from agent.node.kubelet_files import KubeletFiles
 from agent.node.report_spool import ReportSpool
 from agent.node.service_manager import from_environment
@@ -41,6 +42,7 @@ from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule
 from agent.policy.managers import start
 from agent.policy.occupancy import Origin
 from agent.policy.podresources_view import Shape
+from agent.policy.second import SECOND_SOURCES
 from agent.policy.policy_machine import free_hugepages, policy_machine
 from agent.publisher import Publisher
 from agent.reporting import KubernetesTarget, Reporter, SpoolTarget, Target, Told
@@ -135,10 +137,12 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             periods=periods(config),
             reconfigure=lambda daemon: reconfigure(daemon, config, path, flags),
             hugepages=lambda: free_hugepages_now(config),
+            rediscover=lambda daemon: rediscover(daemon, config),
             kubelet_files=kubelet_files(config) if beginning.newer is None else None,
             decision_log=decision_log(config),
             sources=sources,
         )
+        watch_hotplug(daemon, stack)
         sources.start(daemon.look)
         stack.callback(sources.stop)
         signal.signal(signal.SIGTERM, lambda *_: daemon.stop())
@@ -327,6 +331,24 @@ def machine_facts(config: Config, keeper: Keeper) -> Callable[[], Topology]:
     return facts
 
 
+def watch_hotplug(daemon: Daemon, stack: ExitStack) -> None:
+    """Have the loop look at the machine when the kernel says that it has changed."""
+    try:
+        hotplug = Hotplug(KernelEvents(), daemon.machine_changed)
+    except HotplugError as error:
+        say(_log, logging.WARNING, "hotplug is not watched", error=error, hint=error.hint)
+        return
+    hotplug.start()
+    stack.callback(hotplug.stop)
+
+
+def rediscover(daemon: Daemon, config: Config) -> None:
+    """Go on under the machine as it is now. Raises AgentError; then everything stays as it was."""
+    machine = read_machine(config)
+    if machine != daemon.keeper.managers.machine:
+        daemon.keeper.under(rules_of(machine, config))
+
+
 def reconfigure(daemon: Daemon, running: Config, path: Path | None, flags: dict[str, Any]) -> None:
     """Apply what can change live, and say what needs a restart. Raises AgentError; then everything stays as it was."""
     config = load(path, flags).config
@@ -339,9 +361,12 @@ def reconfigure(daemon: Daemon, running: Config, path: Path | None, flags: dict[
         daemon.manifests = source
     daemon.periods = periods(config)
     daemon.hugepages = lambda: free_hugepages_now(config)
+    daemon.rediscover = lambda daemon: rediscover(daemon, config)
     daemon.enforcement.strict_pod_quota = config.enforcement.podQuota == "strict"
     stale = [name for name in RESTART_SECTIONS if getattr(config, name) != getattr(running, name)]
     if config.enforcement.model_copy(update=_LIVE) != running.enforcement.model_copy(update=_LIVE):
         stale.append("enforcement")
+    if any(getattr(config.sources, name) != getattr(running.sources, name) for name in SECOND_SOURCES):
+        stale.append("sources")
     for section in stale:
         say(_log, logging.WARNING, "needs a restart", section=section)

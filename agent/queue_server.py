@@ -24,6 +24,7 @@ from agent.model.quantity import QuantityError
 from agent.model.queue import ResourceQuantities
 from agent.queues.accountant import AccountantOptions
 from agent.queues.ledger import LedgerOptions
+from agent.queues.node_report import NodeReport
 from agent.queues.options import Profile, QueueOptions
 from agent.queues.quantities import parse_total
 from agent.queues.resize_admission import ResizeOptions
@@ -64,6 +65,7 @@ class QueueServer:
         self._stack = ExitStack()
         self._stopping = threading.Event()
         self._said = ""
+        self._local = ""  # the node of the agent that this is part of
 
     def __enter__(self) -> Self:
         try:
@@ -135,6 +137,11 @@ class QueueServer:
         server.start()
         self._stack.callback(server.stop)
 
+    def take_local(self, report: NodeReport) -> None:
+        """A full report of the node that this runs on, whose agent is never silent while it runs."""
+        self._local = report.node
+        self.service.take_report(report)
+
     # --- watching ---
 
     def _watch(self) -> None:
@@ -142,8 +149,13 @@ class QueueServer:
         while not self._stopping.wait(min(self._section.objectsPeriodSeconds, TICK_SECONDS)):
             self._guarded(self._look)
             if time.monotonic() >= due:
-                self._guarded(self.service.tick)
+                self._guarded(self._tick)
                 due = time.monotonic() + TICK_SECONDS
+
+    def _tick(self) -> None:
+        if self._local:
+            self.service.hear(self._local)
+        self.service.tick()
 
     def _guarded(self, step: Callable[[], None]) -> None:
         try:

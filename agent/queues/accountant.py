@@ -181,6 +181,12 @@ class Accountant:
             del self._heard[report.node]
             self.accounting.silent(report.node, now)
 
+    def hear(self, node: str, now: float) -> None:
+        """The node lives, though it has nothing new to say."""
+        if node in self._reports:
+            self._heard[node] = now
+            self.accounting.heard(node)
+
     def release(self, node: str, now: float) -> bool:
         """The node is gone for good: nothing of it counts any more. False where it is not known."""
         known = node in self.accounting.nodes() or node in self._remembered

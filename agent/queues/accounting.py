@@ -119,6 +119,11 @@ class Accounting:
         if state is not None and state.silent_since is None:
             state.silent_since = since
 
+    def heard(self, node: str) -> None:
+        """The node is heard of again."""
+        if node in self._nodes:
+            self._nodes[node].silent_since = None
+
     def release(self, node: str, now: float) -> None:
         """The node is gone for good, or an operator says so: nothing of it counts any more."""
         state = self._nodes.get(node)

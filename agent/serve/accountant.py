@@ -94,6 +94,11 @@ class AccountantService:
                 self._keep(lambda store: store.save_report(whole))
         return taken
 
+    def hear(self, node: str) -> None:
+        """The node lives, though it has nothing new to say."""
+        with self._lock:
+            self._accountant.hear(node, self._clock())
+
     def release(self, node: str) -> bool:
         """The node is gone for good. False where it is not known."""
         with self._lock:

@@ -22,7 +22,7 @@ def pod_colours(state: State) -> Mapping[str, str]:
     taken: set[int] = set()
     for uid in state.pods:
         if held_cpus(state, uid):
-            first = sum(uid.encode())
+            first = sum(map(ord, uid))
             free = [
                 one % OWNER_COLOURS for one in range(first, first + OWNER_COLOURS) if one % OWNER_COLOURS not in taken
             ]

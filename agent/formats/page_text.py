@@ -28,4 +28,4 @@ def safe(text: str, *, lines: bool = False) -> str:
 
 def query_value(text: str) -> str:
     """The text as a value in a URL's query (RFC 3986, unreserved characters stay)."""
-    return "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in text.encode())
+    return "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in text.encode(errors="replace"))

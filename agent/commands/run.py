@@ -22,6 +22,7 @@ from agent.keeper import Keeper, Rules, policy_in_force
 from agent.kube.http_access import Server
 from agent.kube.manifest_directory import ManifestDirectory
 from agent.kube.report_writer import ReportWriter, WriterOptions
+from agent.local_queues import LocalQueues
 from agent.log import say, set_up
 from agent.model.machine import Machine
 from agent.model.quantity import Quantity
@@ -45,6 +46,7 @@ from agent.policy.podresources_view import Shape
 from agent.policy.second import SECOND_SOURCES
 from agent.policy.policy_machine import free_hugepages, policy_machine
 from agent.publisher import Publisher
+from agent.queue_server import QueueServer
 from agent.reporting import KubernetesTarget, Reporter, SpoolTarget, Target, Told
 from agent.serve.board import NodeBoard
 from agent.serve.control import ControlServer
@@ -66,7 +68,7 @@ from agent.source_config import sources as pod_sources
 from agent.startup import first_state
 
 _log = logging.getLogger("pinfold")
-RESTART_SECTIONS = ("node", "state", "reports", "podResources", "nodeService", "http", "control")
+RESTART_SECTIONS = ("node", "state", "reports", "podResources", "nodeService", "http", "control", "queues")
 _LIVE = {"periodSeconds": 1.0, "podQuota": "kubelet"}  # what of `enforcement` a reload applies
 
 
@@ -114,6 +116,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             say(_log, logging.WARNING, "only observing", why="; ".join(map(str, pinned)))
         loop = stack.enter_context(ServingLoop())
         resources = PodResourcesServer(loop, endpoints(config))
+        queues = stack.enter_context(QueueServer(config.queues, loop)) if config.queues.enabled else None
         shown = NodeBoard()
         devices = upstream(config, loop, keeper, lambda: daemon.publish())  # noqa: PLW0108 - made below
         writer = report_writer(config, tally)
@@ -124,7 +127,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             resources.publish,
             shape=shape(config),
             upstream=devices,
-            reporter=reporter(config, keeper, tally, writer),
+            reporter=reporter(config, keeper, tally, writer, queues),
         )
         daemon = Daemon(
             keeper,
@@ -243,9 +246,13 @@ def periods(config: Config) -> Periods:
     return Periods(source, config.enforcement.periodSeconds)
 
 
-def reporter(config: Config, keeper: Keeper, tally: Tally, writer: ReportWriter | None) -> Reporter:
+def reporter(
+    config: Config, keeper: Keeper, tally: Tally, writer: ReportWriter | None, queues: QueueServer | None
+) -> Reporter:
     """What makes the occupancy reports, and whom it tells."""
     targets: list[Target] = []
+    if queues is not None:
+        targets.append(LocalQueues(queues))
     if (spool := config.reports.spool) is not None:
         dropped = partial(tally.add, "pinfold_reports_dropped_total", target=SpoolTarget.name)
         targets.append(SpoolTarget(ReportSpool(Path(spool.directory), spool.keep, dropped=dropped)))

@@ -218,7 +218,7 @@ def test_beyond_loopback_the_api_needs_certificates(tmp_path: Path, pairs: tuple
 def test_the_agent_hosts_the_accountant_for_its_own_node(tmp_path: Path) -> None:
     objects = tmp_path / "objects.yaml"
     write_objects(objects, [queue("dept"), queue("leaf", "dept", 3000)])
-    socket = tmp_path / "q.sock"
+    path = str(tmp_path / "q.sock")
     section = {
         "enabled": True,
         "objects": [str(objects)],

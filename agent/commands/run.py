@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from agent.backends import backend, conflicts
 from agent.commands.options import config_options, parse_flags
@@ -43,8 +44,8 @@ from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule
 from agent.policy.managers import start
 from agent.policy.occupancy import Origin
 from agent.policy.podresources_view import Shape
-from agent.policy.second import SECOND_SOURCES
 from agent.policy.policy_machine import free_hugepages, policy_machine
+from agent.policy.second import SECOND_SOURCES
 from agent.publisher import Publisher
 from agent.queue_server import QueueServer
 from agent.reporting import KubernetesTarget, Reporter, SpoolTarget, Target, Told
@@ -156,6 +157,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
         if devices is not None:
             devices.start()
             stack.callback(devices.stop)
+        service = None
         if writer is not None:
             writer.start()
             stack.callback(writer.stop)
@@ -164,16 +166,18 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             service.start()
             stack.callback(service.stop)
         if config.http.port:
-            collector = NodeCollector(
-                lambda: Observed(
-                    keeper.state, keeper.managers.machine, board.is_ready(), source_health(daemon, devices)
-                ),
-                tally,
-                resources.calls,
-                kubelet_names=config.http.kubeletMetrics,
+            registry = CollectorRegistry()
+            ProcessCollector(registry=registry)
+            registry.register(
+                NodeCollector(
+                    lambda: observed(daemon, board, devices, service),
+                    tally,
+                    resources.calls,
+                    kubelet_names=config.http.kubeletMetrics,
+                )
             )
             page = StatusPage(shown, node_name(config), machine_facts(config, keeper))
-            routes = {**health_routes(board), "/metrics": metrics_route(collector), **page.routes()}
+            routes = {**health_routes(board), "/metrics": metrics_route(registry), **page.routes()}
             http = HTTPServer(loop, config.http.address, config.http.port, routes)
             http.start()
             stack.callback(http.stop)
@@ -318,6 +322,20 @@ def upstream(config: Config, loop: ServingLoop, keeper: Keeper, changed: Callabl
         return None
     access = UpstreamAccess(Path(section.socket), section.periodSeconds, section.timeoutSeconds)
     return Upstream(loop, access, lambda: frozenset(keeper.state.pods), changed)
+
+
+def observed(daemon: Daemon, board: HealthBoard, devices: Upstream | None, service: NodeService | None) -> Observed:
+    """What the gauges are computed from, now."""
+    keeper = daemon.keeper
+    return Observed(
+        keeper.state,
+        keeper.managers.machine,
+        board.is_ready(),
+        source_health(daemon, devices),
+        refused=len(keeper.refused),
+        mispinned=daemon.mispinned,
+        watchers=service.watchers if service is not None else 0,
+    )
 
 
 def source_health(daemon: Daemon, upstream: Upstream | None) -> Mapping[str, SourceHealth]:

@@ -34,13 +34,17 @@ class SourceHealth:
 class Observed:
     """What the gauges are computed from: the state in force, the machine it is about, whether the agent is ready.
 
-    sources: the pod sources that are asked over a network, by name.
+    sources: whoever the agent listens to, by name. refused: pods that are wanted here and were refused. mispinned: cgroups
+    that are not as they should be after the last look. watchers: of the node service.
     """
 
     state: State
     machine: Machine
     ready: bool
     sources: Mapping[str, SourceHealth] = field(default_factory=dict)
+    refused: int = 0
+    mispinned: int = 0
+    watchers: int = 0
 
 
 def kubelet_gauges(observed: Observed) -> Iterator[Metric]:
@@ -96,6 +100,19 @@ def own_gauges(observed: Observed) -> Iterator[Metric]:
         ({"mark": "degraded"}, sum(record.degraded is not None for record in records)),
     ]
     yield gauge("pinfold_marked_pods", "Pods that run with less than they asked for or were granted.", marked)
+    yield gauge("pinfold_refused_pods", "Pods that are wanted here and were refused.", [({}, observed.refused)])
+    resizes = Counter(record.resize.state for record in records)
+    yield gauge(
+        "pinfold_resizes",
+        "Pods by how far their resize has come.",
+        [({"state": str(each)}, resizes[each]) for each in ResizeState if each is not ResizeState.NONE],
+    )
+    yield gauge(
+        "pinfold_mispinned_cgroups",
+        "Cgroups that are not as they should be after the last look.",
+        [({}, observed.mispinned)],
+    )
+    yield gauge("pinfold_node_service_watchers", "Clients that watch the node service.", [({}, observed.watchers)])
     yield from _sources(observed.sources)
     levels = {
         ("cpu", "container"): sum(map(len, grants.cpu.entries.values())),

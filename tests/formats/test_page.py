@@ -181,7 +181,7 @@ def test_any_name_stays_text(name: str) -> None:
 def test_safe_text_has_nothing_that_html_or_a_reader_could_take_for_something_else(text: str) -> None:
     shown = safe(text)
     assert not set(shown) & set("<>\"'\n\t\x00\x1b\u202e\u2066")
-    assert shown.encode()
+    assert shown.encode().decode() == shown
     assert re.fullmatch(r"[A-Za-z0-9._~%-]*", query_value(text))
 
 

@@ -222,7 +222,7 @@ def test_the_agent_hosts_the_accountant_for_its_own_node(tmp_path: Path) -> None
     section = {
         "enabled": True,
         "objects": [str(objects)],
-        "socket": str(socket),
+        "socket": path,
         "api": {"port": 0},
         "settleSeconds": 0,
     }

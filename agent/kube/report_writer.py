@@ -20,6 +20,7 @@ from agent.errors import AgentError
 from agent.formats.node_resource_topology import API_VERSION, PLURAL, encode_node_resource_topology
 from agent.formats.numa_placement import OBSERVED, encode_placement
 from agent.kube.http_access import AccessError, Server, StatusError
+from agent.kube.newest_report import NewestReport
 from agent.model.occupancy import Occupancy
 
 MANAGER = "pinfold"
@@ -90,9 +91,7 @@ class ReportWriter:
         self._failed = failed
         self._written = written
         self._clock = clock
-        self._news = threading.Condition()
-        self._newest: Occupancy | None = None
-        self._stopping = False
+        self._reports = NewestReport()
         self._known: _Known | None = None
         self._topology_given_up = False
         self._resync_at = float("inf")
@@ -104,17 +103,13 @@ class ReportWriter:
 
     def stop(self) -> None:
         """End; what was not written stays unwritten."""
-        with self._news:
-            self._stopping = True
-            self._news.notify()
+        self._reports.stop()
         self._server.abort()
         self._thread.join()
 
     def show(self, report: Occupancy) -> None:
         """A newer report. Never waits."""
-        with self._news:
-            self._newest = report
-            self._news.notify()
+        self._reports.show(report)
 
     # --- the thread ---
 
@@ -139,13 +134,8 @@ class ReportWriter:
 
     def _next(self, done: Occupancy | None, wait: float) -> Occupancy | None:
         """The newest report, once there is a newer one than `done` or something is to be read again; None at the end."""
-        with self._news:
-            if wait:
-                self._news.wait_for(lambda: self._stopping, wait)
-            else:
-                quiet = max(self._resync_at - self._clock(), 0.0) if self._options.resync_seconds and done else None
-                self._news.wait_for(lambda: self._stopping or self._newest is not done, quiet)
-            return None if self._stopping else self._newest
+        again = max(self._resync_at - self._clock(), 0.0) if self._options.resync_seconds and done else None
+        return self._reports.next(done, wait=wait, quiet=again)
 
     # --- what is there ---
 
@@ -214,7 +204,7 @@ class ReportWriter:
         wanted = encode_node_resource_topology(report, node_uid=known.node_uid, pods_fingerprint=fingerprint)
         if wanted == known.topology:
             return
-        self._pause(self._next_topology)
+        self._reports.pause(self._next_topology - self._clock())
         self._next_topology = self._clock() + self._options.topology_interval_seconds
         path = f"/apis/{API_VERSION}/{PLURAL}/{quote(report.node)}"
         query = {"fieldManager": MANAGER, "force": str(self._options.force).lower()}
@@ -244,7 +234,7 @@ class ReportWriter:
         if wanted == known.placements.get(uid) or uid in known.absent or uid in known.given_up:
             return
         namespace, name = known.names[uid]
-        self._pause(self._next_pod)
+        self._reports.pause(self._next_pod - self._clock())
         self._next_pod = self._clock() + 1 / self._options.pods_per_second
         patch = {"metadata": {"uid": uid, "annotations": {OBSERVED: wanted}}}
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
@@ -264,10 +254,6 @@ class ReportWriter:
             return
         known.placements[uid] = wanted
         known.written.add(uid)
-
-    def _pause(self, until: float) -> None:
-        with self._news:
-            self._news.wait_for(lambda: self._stopping, max(until - self._clock(), 0.0))
 
 
 def _body(value: object) -> bytes:

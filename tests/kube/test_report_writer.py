@@ -45,7 +45,7 @@ class Cluster:
 
     def overwrite(self, name: str, value: str) -> None:
         self.pods[name]["annotations"][OBSERVED] = value
-        fields = {"f:metadata": {"f:annotations": {f"f:{OBSERVED}": {}}}}
+        fields: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{OBSERVED}": {}}}}
         self.pods[name]["managers"] = [{"manager": "kai-exporter", "fieldsV1": fields}]
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:

@@ -223,12 +223,19 @@ class KubernetesReportsSection(Section):
     resyncSeconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0
 
 
+class AccountantReportsSection(ServerSource):
+    """A queue accountant (`pinfold queues serve`) that takes reports. beatSeconds: how often a quiet node says so."""
+
+    beatSeconds: Annotated[float, Field(ge=1, le=3600)] = 20.0
+
+
 class ReportsSection(Section):
-    """Occupancy reports. queueLabel: the pods' label that names their queue. spool, kubernetes: None for none."""
+    """Occupancy reports. queueLabel: the pods' label that names their queue. spool, kubernetes, accountant: None for none."""
 
     queueLabel: str = "kai.scheduler/queue"
     spool: SpoolSection | None = None
     kubernetes: KubernetesReportsSection | None = None
+    accountant: AccountantReportsSection | None = None
 
 
 class HTTPSection(Section):
@@ -361,7 +368,5 @@ class Config(Section):
 
 # keys of design section 4 that a later release brings: refused by name, so that nobody believes they work
 LATER = {
-    "reports.accountant": "pushing reports to an accountant",
-    "reports.kubernetes": "NodeResourceTopology objects and placement annotations",
     "http.tls": "TLS beyond loopback",
 }

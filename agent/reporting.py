@@ -14,6 +14,7 @@ from typing import Protocol
 from agent.errors import AgentError
 from agent.formats.occupancy import encode_occupancy
 from agent.keeper import Keeper
+from agent.kube.accountant_client import AccountantClient
 from agent.kube.report_writer import ReportWriter
 from agent.log import say
 from agent.model.occupancy import Occupancy
@@ -59,16 +60,15 @@ class SpoolTarget:
         return True
 
 
-class KubernetesTarget:
-    """An API server; a thread of its own brings the reports there."""
+class RemoteTarget:
+    """A server: an API server (`kubernetes`) or an accountant. A thread of its own brings the reports there."""
 
-    name = "kubernetes"
-
-    def __init__(self, writer: ReportWriter) -> None:
-        self._writer = writer
+    def __init__(self, name: str, courier: ReportWriter | AccountantClient) -> None:
+        self.name = name
+        self._courier = courier
 
     def deliver(self, report: Report) -> bool:
-        self._writer.show(report.occupancy)
+        self._courier.show(report.occupancy)
         return False
 
 

@@ -10,7 +10,10 @@ from agent.model.state import Epoch
 from agent.queues.charge import NANO
 from agent.queues.node_report import NodeReport
 from agent.queues.node_report_format import decode_report
-from tests.agents import PATIENCE_SECONDS, Agent, pod_text, running
+from tests.agents import PATIENCE_SECONDS, TWO_SOCKETS, Agent, pod_text, running
+from tests.kube.servers import wait_until
+from tests.kube.test_accountant_client import Accountant, listening
+from tests.kube.test_report_writer import Cluster, serving
 
 
 def spooled(tmp_path: Path, **more: Any) -> dict[str, Any]:
@@ -89,3 +92,41 @@ def test_a_spool_that_cannot_be_written_is_told_once_and_nothing_else_suffers(tm
         (tmp_path / "spool").unlink()
         Reader(tmp_path / "spool").until({"p0": 2.0, "p1": 2.0})
         assert "reports are delivered again" in agent.log()
+
+
+def test_an_accountant_is_told_over_kills_of_the_agent(tmp_path: Path) -> None:
+    accountant = Accountant()
+    with listening(accountant) as url, running(tmp_path, reports={"accountant": {"url": url}}) as agent:
+        add(agent, 0)
+        wait_until(lambda: [pod.name for pod in accountant.pods.values()] == ["p0"])
+        agent.kill()
+        accountant.fault = "before"
+        agent.start()
+        add(agent, 1)
+        wait_until(lambda: "report not delivered" in agent.log())
+        accountant.fault = ""
+        wait_until(lambda: sorted(pod.name for pod in accountant.pods.values()) == ["p0", "p1"])
+
+
+def test_kubernetes_gets_the_nodes_object_and_knows_of_no_manifest_pods(tmp_path: Path) -> None:
+    cluster = Cluster()
+    with serving(cluster):
+        config = {
+            "node": {"root": str(TWO_SOCKETS), "name": "worker-1"},
+            "sources": {
+                "manifests": {"path": str(tmp_path / "manifests"), "periodSeconds": 0.05},
+                "apiserver": {"url": cluster.url},
+            },
+            "reports": {"kubernetes": {}},
+        }
+        with running(tmp_path, **config) as agent:
+            add(agent, 0)
+            wait_until(lambda: available(cluster) == "13", lambda: available(cluster))
+
+
+def available(cluster: Cluster) -> str:
+    """CPUs that the first zone of the only topology object has left."""
+    found: str = (
+        next(iter(cluster.topologies.values()))["zones"][0]["resources"][0]["available"] if cluster.topologies else ""
+    )
+    return found

@@ -16,10 +16,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from agent.backends import backend, conflicts
 from agent.commands.options import config_options, parse_flags
 from agent.config import Loaded, load
-from agent.config_schema import ClientGroup, Config, PodResourcesSection
+from agent.config_schema import ClientGroup, Config, KubernetesReportsSection, PodResourcesSection
 from agent.daemon import Daemon, Periods
 from agent.enforcement import Enforcement
 from agent.keeper import Keeper, Rules, policy_in_force
+from agent.kube.accountant_client import AccountantClient
 from agent.kube.http_access import Server
 from agent.kube.manifest_directory import ManifestDirectory
 from agent.kube.report_writer import ReportWriter, WriterOptions
@@ -48,7 +49,7 @@ from agent.policy.policy_machine import free_hugepages, policy_machine
 from agent.policy.second import SECOND_SOURCES
 from agent.publisher import Publisher
 from agent.queue_server import QueueServer
-from agent.reporting import KubernetesTarget, Reporter, SpoolTarget, Target, Told
+from agent.reporting import RemoteTarget, Reporter, SpoolTarget, Target, Told
 from agent.serve.board import NodeBoard
 from agent.serve.control import ControlServer
 from agent.serve.exposition import metrics_route
@@ -64,7 +65,7 @@ from agent.serve.podresources_upstream import Upstream, UpstreamAccess
 from agent.serve.series import Tally
 from agent.serve.sockets import SocketAccess
 from agent.serve.token_bucket import RateLimit
-from agent.source_config import apiserver_access, node_name
+from agent.source_config import access, apiserver_access, node_name
 from agent.source_config import sources as pod_sources
 from agent.startup import first_state
 
@@ -120,7 +121,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
         queues = stack.enter_context(QueueServer(config.queues, loop)) if config.queues.enabled else None
         shown = NodeBoard()
         devices = upstream(config, loop, keeper, lambda: daemon.publish())  # noqa: PLW0108 - made below
-        writer = report_writer(config, tally)
+        couriers = couriers_of(config, tally)
         publisher = Publisher(
             keeper,
             board,
@@ -128,7 +129,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             resources.publish,
             shape=shape(config),
             upstream=devices,
-            reporter=reporter(config, keeper, tally, writer, queues),
+            reporter=reporter(config, keeper, tally, couriers, queues),
         )
         daemon = Daemon(
             keeper,
@@ -158,9 +159,9 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             devices.start()
             stack.callback(devices.stop)
         service = None
-        if writer is not None:
-            writer.start()
-            stack.callback(writer.stop)
+        for courier in couriers.values():
+            courier.start()
+            stack.callback(courier.stop)
         if config.nodeService.socket:
             service = NodeService(loop, node_access(config), shown, node_name(config), origin(config))
             service.start()
@@ -251,7 +252,11 @@ def periods(config: Config) -> Periods:
 
 
 def reporter(
-    config: Config, keeper: Keeper, tally: Tally, writer: ReportWriter | None, queues: QueueServer | None
+    config: Config,
+    keeper: Keeper,
+    tally: Tally,
+    couriers: Mapping[str, ReportWriter | AccountantClient],
+    queues: QueueServer | None,
 ) -> Reporter:
     """What makes the occupancy reports, and whom it tells."""
     targets: list[Target] = []
@@ -260,17 +265,24 @@ def reporter(
     if (spool := config.reports.spool) is not None:
         dropped = partial(tally.add, "pinfold_reports_dropped_total", target=SpoolTarget.name)
         targets.append(SpoolTarget(ReportSpool(Path(spool.directory), spool.keep, dropped=dropped)))
-    if writer is not None:
-        targets.append(KubernetesTarget(writer))
+    targets += [RemoteTarget(name, courier) for name, courier in couriers.items()]
     return Reporter(keeper, origin(config), tuple(targets), tally)
 
 
-def report_writer(config: Config, tally: Tally) -> ReportWriter | None:
-    """What puts reports into Kubernetes, if configured. Raises ConfigError where no API server is known."""
-    section = config.reports.kubernetes
-    if section is None:
-        return None
-    told = Told(KubernetesTarget.name, tally)
+def couriers_of(config: Config, tally: Tally) -> Mapping[str, ReportWriter | AccountantClient]:
+    """What brings reports to other machines, by the name of the target. Raises ConfigError where no API server is known."""
+    found: dict[str, ReportWriter | AccountantClient] = {}
+    if (kubernetes := config.reports.kubernetes) is not None:
+        found["kubernetes"] = report_writer(config, kubernetes, Told("kubernetes", tally))
+    if (accountant := config.reports.accountant) is not None:
+        told = Told("accountant", tally)
+        server = Server(access(accountant))
+        found["accountant"] = AccountantClient(server, told.failed, told.delivered, accountant.beatSeconds)
+    return found
+
+
+def report_writer(config: Config, section: KubernetesReportsSection, told: Told) -> ReportWriter:
+    """What puts reports into Kubernetes. Raises ConfigError where no API server is known."""
     options = WriterOptions(
         topology=section.nodeResourceTopology,
         placement=section.placementAnnotations,

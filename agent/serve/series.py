@@ -46,7 +46,7 @@ _RESIZE = {
     "operation": ("add", "remove", "increase", "decrease"),
 }
 _RESIZE_MS = (10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)
-_TARGET = {"target": ("spool", "kubernetes", "queues")}
+_TARGET = {"target": ("spool", "kubernetes", "queues", "accountant")}
 _ADMISSION_MS = tuple(0.05 * 2**n for n in range(15))
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 

@@ -70,7 +70,9 @@ class Accountant:
 
 
 @contextmanager
-def pushing(accountant: Accountant, beat_seconds: float = 60.0) -> Iterator[tuple[AccountantClient, list[AgentError]]]:
+def listening(accountant: Accountant) -> Iterator[str]:
+    """The accountant on loopback; its address."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             answer = accountant.post(self.rfile.read(int(self.headers["Content-Length"])))
@@ -88,16 +90,23 @@ def pushing(accountant: Accountant, beat_seconds: float = 60.0) -> Iterator[tupl
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    errors: list[AgentError] = []
-    url = f"http://127.0.0.1:{server.server_port}"
-    client = AccountantClient(Server(Access(url)), errors.append, lambda: None, beat_seconds)
-    client.start()
     try:
-        yield client, errors
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
-        client.stop()
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def pushing(accountant: Accountant, beat_seconds: float = 60.0) -> Iterator[tuple[AccountantClient, list[AgentError]]]:
+    errors: list[AgentError] = []
+    with listening(accountant) as url:
+        client = AccountantClient(Server(Access(url)), errors.append, lambda: None, beat_seconds)
+        client.start()
+        try:
+            yield client, errors
+        finally:
+            client.stop()
 
 
 @pytest.fixture(autouse=True)

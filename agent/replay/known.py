@@ -30,7 +30,9 @@ def _more_numa_nodes(record: JSONObject, output: JSONObject) -> bool:
     want: Any = record.get("want") or {}
     text = want.get("error") or want.get("new_error") or ""
     # a start may still be refused for what comes after the topology manager
-    served = "best" in output or "allocatable_cpus" in output or (record.get("kind") == "startup" and output.get("error"))
+    served = (
+        "best" in output or "allocatable_cpus" in output or (record.get("kind") == "startup" and output.get("error"))
+    )
     return bool(_TOO_MANY_NODES.match(text)) and bool(served)
 
 

@@ -20,6 +20,7 @@ from tests.shared import KUBELET, QUEUES, records
 Path = tuple[Any, ...]
 INFORMATION = {"stage"}
 BY_PREFIX = {"message", "error", "new_error"}
+MANY_NODES = {"error": "unsupported on machines with more than 8 NUMA Nodes"}
 
 
 def mutations(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -309,3 +310,28 @@ def reaches(want: Any, path: Path) -> bool:
         except (KeyError, IndexError, TypeError):
             return False
     return True
+
+
+@pytest.mark.parametrize(
+    ("kind", "want", "output", "known"),
+    [
+        pytest.param("startup", MANY_NODES, {"allocatable_cpus": "1-3"}, True, id="a start"),
+        pytest.param("startup", MANY_NODES, {"error": "something later"}, True, id="refused for something later"),
+        pytest.param("startup", MANY_NODES, {}, False, id="no answer"),
+        pytest.param("startup", {"error": "anything else"}, {"allocatable_cpus": "1-3"}, False, id="another error"),
+        pytest.param("take_cpus", MANY_NODES, {"cpus": "1-3"}, False, id="another kind"),
+        pytest.param(
+            "topology_hints", {"new_error": MANY_NODES["error"]}, {"best": {}, "admit": True}, True, id="a merge"
+        ),
+        pytest.param(
+            "topology_hints", {"new_error": MANY_NODES["error"]}, {"new_error": "x"}, False, id="another refusal"
+        ),
+    ],
+)
+def test_a_known_difference_is_counted_where_it_explains_the_answer(
+    kind: str, want: dict[str, Any], output: dict[str, Any], known: bool
+) -> None:
+    tally = Tally()
+    record = {"kind": kind, "id": "x", "input": {}, "want": want}
+    difference = check(record, {"kind": kind, "id": "x", "output": output}, tally)
+    assert (difference is None, tally.known, tally.differ) == (known, int(known), int(not known))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from agent.model.cpuset import CPUSet, union
@@ -18,8 +18,9 @@ def encode_numa(state: State, managers: Managers) -> list[dict[str, Any]]:
     each of them, with all its nodes: its split is not what is decided.
     """
     reserved = managers.cpu.reserved if managers.cpu is not None else state.policy.reserved_cpus
-    cpus = {uid: held_cpus(state, uid) for uid in state.pods}
-    blocks = {uid: held_blocks(state, uid) for uid in state.pods}
+    names = {uid: record.pod.namespaced_name for uid, record in state.pods.items()}
+    cpus = [(name, held) for uid, name in names.items() if (held := held_cpus(state, uid))]
+    blocks = [(name, own) for uid, name in names.items() if (own := held_blocks(state, uid))]
     masks = managers.machine.topology.numa_masks
     return [
         {
@@ -28,9 +29,7 @@ def encode_numa(state: State, managers: Managers) -> list[dict[str, Any]]:
             "reserved": str(reserved & CPUSet(masks.get(node, 0))),
             "shared": str((state.grants.cpu.default - reserved) & CPUSet(masks.get(node, 0))),
             "held": [
-                {"pod": record.pod.namespaced_name, "cpus": str(mine)}
-                for uid, record in state.pods.items()
-                if (mine := cpus[uid] & CPUSet(masks.get(node, 0)))
+                {"pod": name, "cpus": str(mine)} for name, held in cpus if (mine := held & CPUSet(masks.get(node, 0)))
             ],
             "memory": _memory(state, node, blocks),
         }
@@ -51,15 +50,14 @@ def held_blocks(state: State, uid: str) -> Blocks:
     return whole if whole is not None else tuple(b for own in memory.entries.get(uid, {}).values() for b in own)
 
 
-def _memory(state: State, node: int, blocks: Mapping[str, Blocks]) -> list[dict[str, Any]]:
+def _memory(state: State, node: int, blocks: Sequence[tuple[str, Blocks]]) -> list[dict[str, Any]]:
     tables = state.grants.memory.machine.get(node)
     held: dict[str, dict[tuple[str, NodeMask], int]] = {}  # resource -> (pod, nodes of the block) -> bytes
-    for uid, record in state.pods.items():
-        for block in blocks[uid]:
+    for name, own in blocks:
+        for block in own:
             if block.size and block.nodes >> node & 1:
                 of = held.setdefault(block.type, {})
-                key = (record.pod.namespaced_name, block.nodes)
-                of[key] = of.get(key, 0) + block.size
+                of[name, block.nodes] = of.get((name, block.nodes), 0) + block.size
     return [
         {
             "type": resource,

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from html import escape
 
-# Control characters, and those that turn the direction of what stands beside them (Trojan Source, CVE-2021-42574).
-_HIDDEN = [
-    *range(9),
-    *range(11, 32),
-    127,
-    *range(128, 160),
-    0x200E,
-    0x200F,
-    *range(0x202A, 0x202F),
-    *range(0x2066, 0x206A),
-]
-_SHOWN = {code: f"\\u{code:04x}" for code in _HIDDEN}
+# Control characters, those that turn the direction of what stands beside them (Trojan Source, CVE-2021-42574), and lone
+# surrogates, which JSON can spell and UTF-8 cannot.
+_CONTROL = (range(9), range(11, 32), range(127, 160))
+_DIRECTION = (range(0x200E, 0x2010), range(0x202A, 0x202F), range(0x2066, 0x206A))
+_SURROGATES = range(0xD800, 0xE000)
+_SHOWN = {code: f"\\u{code:04x}" for codes in (*_CONTROL, *_DIRECTION, _SURROGATES) for code in codes}
 
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 

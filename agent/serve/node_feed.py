@@ -39,7 +39,10 @@ class _Made:
 
 
 class NodeFeed:
-    """Lives on one event loop; `show` first, the rest after. name: of the node."""
+    """Lives on one event loop; `show` first, the rest after. name: of the node.
+
+    A view is worked on when somebody reads: views that nobody has read are one change with the next.
+    """
 
     def __init__(self, name: str, kept: int = KEPT_CHANGES) -> None:
         self._name = name
@@ -49,10 +52,20 @@ class NodeFeed:
         self._position = v1.Position()
         self._whole: tuple[int, v1.State] | None = None
         self._news = asyncio.Event()
-        self.number = 0
+        self._unread: NodeView | None = None
+        self._number = 0
 
     def show(self, view: NodeView) -> None:
-        """Take over a new view."""
+        """There is a new view."""
+        self._unread = view
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    def _take_over(self) -> None:
+        """Make the change that leads to the newest view."""
+        view, self._unread = self._unread, None
+        if view is None:
+            return
         before = self._pods
         self._pods = _pods(view.state, view.managers, before)
         status = view.status(pods=False)
@@ -66,18 +79,24 @@ class NodeFeed:
             removed_uids=before.keys() - self._pods.keys(),
             order=list(self._pods) if moved else (),
         )
-        self.number += 1
-        self._changes.append(Change(self.number, self.position, event.SerializeToString()))
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        self._number += 1
+        self._changes.append(Change(self._number, self.position, event.SerializeToString()))
+
+    @property
+    def number(self) -> int:
+        """Of the newest change."""
+        self._take_over()
+        return self._number
 
     @property
     def position(self) -> tuple[str, int]:
         """Epoch and generation of the newest view."""
+        self._take_over()
         return self._position.epoch, self._position.generation
 
     def whole(self) -> v1.State:
         """Everything that the newest view holds."""
+        self._take_over()
         if self._whole is None or self._whole[0] != self.number:
             pods = [made.message for made in self._pods.values()]
             self._whole = (self.number, v1.State(position=self._position, node=self._node, pods=pods))
@@ -85,14 +104,17 @@ class NodeFeed:
 
     def node_only(self) -> v1.State:
         """The newest view without pods."""
+        self._take_over()
         return v1.State(position=self._position, node=self._node)
 
     def find(self, position: tuple[str, int]) -> int | None:
         """The number of the first kept change that led to this position; None where changes after it may be unknown."""
+        self._take_over()
         return next((change.number for change in self._changes if change.position == position), None)
 
     def after(self, number: int) -> Change | None:
         """The change that follows, None where it is not kept any more. There must be one."""
+        self._take_over()
         first = self._changes[0].number
         return self._changes[number + 1 - first] if number + 1 >= first else None
 

@@ -108,9 +108,19 @@ def test_watch_resumes_with_nothing_but_later_changes(served: Served) -> None:
     served.show(with_pods(served.view, exclusive("a", 1)))
     seen = next(served.events()).state.position
     served.show(with_pods(served.view, exclusive("a", 1), exclusive("b", 1)))
+    served.client.stub.Status(v1.StatusRequest())  # views that nobody reads are one change with the next
     served.show(with_pods(served.view, exclusive("b", 1)))
     events = served.events(seen)
     assert [names(next(events).state), list(next(events).removed_uids)] == [["b"], ["a"]]
+
+
+def test_views_that_nobody_has_read_are_one_change(served: Served) -> None:
+    served.show(with_pods(served.view, exclusive("a", 1)))
+    seen = next(served.events()).state.position
+    served.show(with_pods(served.view, exclusive("a", 1), exclusive("b", 1), shared("c")))
+    served.show(with_pods(served.view, exclusive("b", 1), shared("c")))
+    event = next(served.events(seen))
+    assert (names(event.state), list(event.removed_uids)) == (["b", "c"], ["a"])
 
 
 def test_watch_resumed_at_the_newest_position_tells_the_node_at_once(served: Served) -> None:

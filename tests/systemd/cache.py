@@ -43,9 +43,9 @@ def root_file_system() -> Path:
     recipe = (*OPTIONS, f"--include={','.join(PACKAGES)}", SUITE)
 
     def build(directory: Path) -> None:
-        _run(["mmdebstrap", *recipe, str(directory)])
+        run(["mmdebstrap", *recipe, str(directory)])
 
-    return _kept("rootfs", recipe, build)
+    return kept("rootfs", recipe, build)
 
 
 def dependency_wheels() -> Path:
@@ -60,19 +60,20 @@ def dependency_wheels() -> Path:
         target = [f"--python-version={version}", "--implementation=cp", f"--abi={abi}", "--abi=abi3", "--abi=none"]
         platforms = [f"--platform={name}_{machine}" for name in PLATFORMS]
         download = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", *target, *platforms]
-        _run([*download, f"--dest={directory}", *requirements])
+        run([*download, f"--dest={directory}", *requirements])
 
-    return _kept("wheels", recipe, build)
+    return kept("wheels", recipe, build)
 
 
 def build_wheel(directory: Path) -> Path:
     """pinfold's own wheel, of the checkout as it is."""
-    _run([sys.executable, "-m", "build", "--wheel", f"--outdir={directory}", str(REPOSITORY)])
+    run([sys.executable, "-m", "build", "--wheel", f"--outdir={directory}", str(REPOSITORY)])
     (wheel,) = directory.glob("pinfold-*.whl")
     return wheel
 
 
-def _kept(kind: str, recipe: tuple[str, ...], build: Callable[[Path], None]) -> Path:
+def kept(kind: str, recipe: tuple[str, ...], build: Callable[[Path], None]) -> Path:
+    """The directory of this kind that `build` fills by this recipe; built once."""
     key = hashlib.sha256("\n".join(recipe).encode()).hexdigest()[:16]
     path = cache_directory() / f"{kind}-{key}"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +93,8 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: list[str]) -> None:
+def run(command: list[str]) -> None:
+    """A command that must succeed; what it said where it did not."""
     done = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,

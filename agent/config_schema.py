@@ -213,11 +213,13 @@ class SpoolSection(Section):
 class KubernetesReportsSection(Section):
     """What is put into Kubernetes, at the API server of `sources.apiserver`.
 
-    force: go on where another exporter writes the same. resyncSeconds: how often what is there is read again; 0 for never.
+    events: Events about pods that run with less than they asked for or held. force: go on where another exporter writes the same.
+    resyncSeconds: how often what is there is read again; 0 for never.
     """
 
     nodeResourceTopology: bool = True
     placementAnnotations: bool = True
+    events: bool = True
     podsFingerprint: bool = False
     force: bool = False
     resyncSeconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0
@@ -239,11 +241,24 @@ class ReportsSection(Section):
 
 
 class HTTPSection(Section):
-    """Metrics and health over HTTP, on loopback. port 0: none."""
+    """Status page, metrics and health over HTTP. port 0: none. With certificate and key https; beyond loopback they and clientCA are
+    needed: clients without a certificate of it get the metrics alone.
+    """
 
-    address: Literal["127.0.0.1", "::1"] = "127.0.0.1"
+    address: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 9557
     kubeletMetrics: bool = True
+    certificate: str = ""
+    key: str = ""
+    clientCA: str = ""
+
+    @model_validator(mode="after")
+    def _beyond_loopback(self) -> HTTPSection:
+        if bool(self.certificate) != bool(self.key) or (self.clientCA and not self.certificate):
+            raise ValueError("certificate and key belong together, and clientCA to both")
+        if self.address not in ("127.0.0.1", "::1") and not self.clientCA:
+            raise ValueError(f"address {self.address}: beyond loopback certificate, key and clientCA are needed")
+        return self
 
 
 class QueuesWebhookSection(Section):
@@ -367,6 +382,4 @@ class Config(Section):
 
 
 # keys of design section 4 that a later release brings: refused by name, so that nobody believes they work
-LATER = {
-    "http.tls": "TLS beyond loopback",
-}
+LATER = {}

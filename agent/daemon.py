@@ -36,6 +36,7 @@ from agent.node.state_store import NewerStateFileError, StateWriteError
 from agent.pod_sources import PodSources
 from agent.policy.free_hugepages import FreeHugepages, asks_for_hugepages
 from agent.policy.plan import HUGEPAGES_IN_USE, Decision, Event, Observation, Wanted, ending
+from agent.policy.pod_events import PodEvent, pod_events
 from agent.publisher import Publisher
 from agent.serve.decision_counts import count_decision
 from agent.serve.gauges import SourceHealth
@@ -89,6 +90,7 @@ class Daemon:
         kubelet_files: KubeletFiles | None = None,
         decision_log: DecisionLog | None = None,
         sources: PodSources | None = None,
+        announce: Callable[[PodEvent], None] = lambda event: None,
     ) -> None:
         self.keeper = keeper
         self.manifests = manifests
@@ -107,10 +109,12 @@ class Daemon:
         self.mispinned = 0  # cgroups that are not as they should be after the last look
         self._mirrored: State | None = None
         self.sources = sources or PodSources((), board)
+        self._announce = announce
         self._awaited = False  # whether the loop has been told that a source has news
         self._inbox: queue.SimpleQueue[_Request | str] = queue.SimpleQueue()
         self._listing = Listing()
         self._manifests_read: float | None = None
+        self._announced = keeper.state
         self._recovered = False  # whether what ran before the first look has been taken over
         self._said: dict[str, str] = {}  # what was last logged about each subject, so that a lasting fault is said once
         self._mode = ModeFile(keeper.directory / "mode")
@@ -244,6 +248,7 @@ class Daemon:
         self._time_admissions(decisions, time.perf_counter() - started)
         self._tell_all(decisions)
         self._record(before, decisions)
+        self._announce_marks()
         if enforce or changed:
             self._enforce()
         if changed:
@@ -262,10 +267,20 @@ class Daemon:
             self._fault("state", error)
         except CgroupError as error:  # without a look at what runs nothing may be given or taken
             self._fault("enforcement", error)
+        except Exception as error:  # noqa: BLE001 - a defect must not become a crash loop: what is held stays held and served
+            self._defect(error)
         else:
             self._recovered = self._recovered or not seen.silent_sources
+            self._well("decision")
             return decisions
         return None
+
+    def _defect(self, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        if text not in self._said.get("decision", ""):
+            _log.exception("a decision failed")
+        hint = "what is held stays held; please report this with the output of `pinfold gather`"
+        self._fault("decision", AgentError(f"internal error: {text}", hint=hint))
 
     def _mirror(self) -> None:
         """The kubelet's files after a change. They are for others: where they cannot be written, nothing is refused."""
@@ -277,6 +292,13 @@ class Daemon:
             say(_log, logging.WARNING, "the kubelet's files are not up to date", problem=problem)
         self._said["kubeletFiles"] = problem
         self._mirrored = None if problem else self.keeper.state
+
+    def _announce_marks(self) -> None:
+        """Pods that run with less than before, or with all again, since the last time."""
+        before, self._announced = self._announced, self.keeper.state
+        if before is not self.keeper.state:
+            for event in pod_events(before, self.keeper.state):
+                self._announce(event)
 
     def _time_admissions(self, decisions: tuple[Decision, ...], seconds: float) -> None:
         """The kubelet's histogram counts pods; one look's time is shared among those that it decided about."""

@@ -39,4 +39,4 @@ def test_the_daemonset_mounts_what_its_configuration_names() -> None:
 def test_permissions_are_the_least() -> None:
     rules = documents("rbac.yaml")["ClusterRole"]["rules"]
     allowed = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
-    assert allowed == {("pods", "list"), ("pods", "watch"), ("nodes/proxy", "get")}
+    assert allowed == {("pods", "list"), ("pods", "watch"), ("nodes/proxy", "get"), ("events", "create")}

@@ -19,8 +19,10 @@ from agent.config import Loaded, load
 from agent.config_schema import ClientGroup, Config, KubernetesReportsSection, PodResourcesSection
 from agent.daemon import Daemon, Periods
 from agent.enforcement import Enforcement
+from agent.errors import AgentError
 from agent.keeper import Keeper, Rules, policy_in_force
 from agent.kube.accountant_client import AccountantClient
+from agent.kube.event_writer import EventWriter
 from agent.kube.http_access import Server
 from agent.kube.manifest_directory import ManifestDirectory
 from agent.kube.report_writer import ReportWriter, WriterOptions
@@ -44,6 +46,7 @@ from agent.pod_sources import PodSources
 from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule
 from agent.policy.managers import start
 from agent.policy.occupancy import Origin
+from agent.policy.pod_events import PodEvent
 from agent.policy.podresources_view import Shape
 from agent.policy.policy_machine import free_hugepages, policy_machine
 from agent.policy.second import SECOND_SOURCES
@@ -64,6 +67,7 @@ from agent.serve.podresources import Endpoint, PodResourcesServer
 from agent.serve.podresources_upstream import Upstream, UpstreamAccess
 from agent.serve.series import Tally
 from agent.serve.sockets import SocketAccess
+from agent.serve.tls import ServerTLS
 from agent.serve.token_bucket import RateLimit
 from agent.source_config import access, apiserver_access, node_name
 from agent.source_config import sources as pod_sources
@@ -146,6 +150,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             kubelet_files=kubelet_files(config) if beginning.newer is None else None,
             decision_log=decision_log(config),
             sources=sources,
+            announce=announcer(config, stack),
         )
         watch_hotplug(daemon, stack)
         sources.start(daemon.look)
@@ -179,7 +184,10 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             )
             page = StatusPage(shown, node_name(config), machine_facts(config, keeper))
             routes = {**health_routes(board), "/metrics": metrics_route(registry), **page.routes()}
-            http = HTTPServer(loop, config.http.address, config.http.port, routes)
+            tls = server_tls(config, board)
+            http = HTTPServer(
+                loop, config.http.address, config.http.port, routes, tls=tls, open_paths=frozenset({"/metrics"})
+            )
             http.start()
             stack.callback(http.stop)
         stack.enter_context(ControlServer(Path(config.control.socket), daemon.call))
@@ -293,6 +301,25 @@ def report_writer(config: Config, section: KubernetesReportsSection, told: Told)
     return ReportWriter(Server(apiserver_access(config)), options, told.failed, told.delivered)
 
 
+def announcer(config: Config, stack: ExitStack) -> Callable[[PodEvent], None]:
+    """Whoever tells Kubernetes of pods, started; nobody where that is not wanted."""
+    section = config.reports.kubernetes
+    if section is None or not section.events:
+        return lambda event: None
+    said: list[str] = [""]
+
+    def failed(error: AgentError | None) -> None:
+        text = str(error) if error is not None else ""
+        if text and text != said[0]:
+            say(_log, logging.WARNING, "event not written", error=text, hint=error.hint if error is not None else "")
+        said[0] = text
+
+    writer = EventWriter(Server(apiserver_access(config)), node_name(config), failed)
+    writer.start()
+    stack.callback(writer.stop)
+    return writer.tell
+
+
 def origin(config: Config) -> Origin:
     """What occupancy reports say of this node."""
     return Origin(node_name(config), config.reports.queueLabel)
@@ -334,6 +361,17 @@ def upstream(config: Config, loop: ServingLoop, keeper: Keeper, changed: Callabl
         return None
     access = UpstreamAccess(Path(section.socket), section.periodSeconds, section.timeoutSeconds)
     return Upstream(loop, access, lambda: frozenset(keeper.state.pods), changed)
+
+
+def server_tls(config: Config, board: HealthBoard) -> ServerTLS | None:
+    """The certificate of the HTTP server, if any; what is wrong with a renewed one is told by readyz."""
+    section = config.http
+    if not section.certificate:
+        return None
+    client_ca = Path(section.clientCA) if section.clientCA else None
+    tls = ServerTLS(Path(section.certificate), Path(section.key), client_ca)
+    board.watch("http-certificate", lambda: Check(True, tls.problem))
+    return tls
 
 
 def observed(daemon: Daemon, board: HealthBoard, devices: Upstream | None, service: NodeService | None) -> Observed:

@@ -20,11 +20,13 @@ PATIENCE_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Asked:
-    """One request: path, query, bearer token."""
+    """One request: path, query, bearer token, method, body."""
 
     path: str
     query: Mapping[str, str]
     token: str
+    method: str = "GET"
+    body: Any = None
 
     @property
     def watch(self) -> bool:
@@ -101,10 +103,14 @@ def served(answer: Callable[[Asked, Answer], None], tls: tuple[Path, Path] | Non
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-            asked = Asked(parts.path, dict(parse_qsl(parts.query)), token)
+            sent = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            body = json.loads(sent) if sent else None
+            asked = Asked(parts.path, dict(parse_qsl(parts.query)), token, self.command, body)
             part.asked.append(asked)
             self.close_connection = True
             answer(asked, Answer(self))
+
+        do_POST = do_GET  # noqa: N815 - the name that http.server looks for
 
         def log_message(self, format: str, *args: object) -> None:
             return

@@ -84,28 +84,26 @@ class Keeper:
         """
         if self.frozen is not None:
             raise self.frozen
-        if not self._fits:
-            self.under(self.rules)
+        state, repair = (self.state, self.repair) if self._fits else self._fitted(self.rules)
+        made = () if self._fits else repair.steps
         retry = self._retry or self.state is not self._looked  # an init container may have given its memory back
-        state = self.state
         found: tuple[Decision, ...] = ()
+        fitted = state.grants
         if running is not None:
             state, found = recover(self.managers, self.node, state, seen, running)
         plan = decide(self.managers, self.node, state, seen, self.refused, retry=retry)
-        repair = self._fit(self.rules, plan.state) if self._may_fit_again(plan.state) else self.repair
         after = plan.state
-        if repair is not self.repair:
+        if repair.waiting and after.grants != fitted:  # a pod that had to do with what waits may have ended
+            repair = self._fit(self.rules, after)
             after = with_safe_steps(after, repair, self._change(self.rules, after))
+            made += repair.steps
         if after is not self.state:
             after = replace(after, generation=self.state.generation + 1)
         self._adopt(after)
-        self.refused, self.repair = plan.refused, repair
+        self._made += tuple(step for step in made if step.safe)
+        self.refused, self.repair, self._fits = plan.refused, repair, True
         self._retry, self._looked = False, self.state
         return (*found, *plan.decisions)
-
-    def try_again(self) -> None:
-        """At the next look everything that waits is tried again: something has changed that the state does not show."""
-        self._retry = True
 
     def settle(self, done: Actuation) -> tuple[Decision, ...]:
         """Enter what became of the pods' sizes in the kernel. Raises StateWriteError; then nothing has changed."""
@@ -127,12 +125,9 @@ class Keeper:
         The safe steps of the repair are made at once (`take_made`), the others wait in `repair`. Pods that were refused are tried
         again. Raises StateWriteError; then the rules are the old ones.
         """
-        repair = self._fit(rules, self.state)
+        state, repair = self._fitted(rules)
         if self.frozen is None:
-            fitted = replace(self.state, boot_id=rules.boot_id)
-            after = with_safe_steps(fitted, repair, self._change(rules, self.state))
-            if after != self.state:
-                self._adopt(replace(after, generation=self.state.generation + 1))
+            self._adopt(state)
         self.rules, self.repair, self._retry, self._fits = rules, repair, True, True
         self._made += tuple(step for step in repair.steps if step.safe)
 
@@ -157,9 +152,13 @@ class Keeper:
         self.repair, self._retry = self.plan_repair(), True
         return repair
 
-    def _may_fit_again(self, state: State) -> bool:
-        """A pod that had to do with what waits may have ended."""
-        return bool(self.repair.waiting) and state.grants != self.state.grants
+    def _fitted(self, rules: Rules) -> tuple[State, RepairPlan]:
+        """The state with the safe steps made, and the whole plan."""
+        repair = self._fit(rules, self.state)
+        after = with_safe_steps(replace(self.state, boot_id=rules.boot_id), repair, self._change(rules, self.state))
+        if after == self.state:
+            return self.state, repair
+        return replace(after, generation=self.state.generation + 1), repair
 
     def _fit(self, rules: Rules, state: State) -> RepairPlan:
         return plan_repair(rules.managers, state.grants, state.pods, self._change(rules, state))

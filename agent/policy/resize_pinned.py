@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from agent.model.cpuset import CPUSet, union
+from agent.model.numa import node_mask
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.state import Blocks, CPUState, FirstGrant, Grants, MemoryState
 from agent.policy import memory_static
@@ -92,7 +93,7 @@ def alone(managers: Managers, grants: Grants, uid: str) -> Grants:
     machine = dict(empty.memory.machine)
     for blocks in [pod_memory] if pod_memory is not None else memory.values():
         for block in blocks:
-            nodes = block.nodes & managers.machine.numa_mask
+            nodes = block.nodes & node_mask(machine)  # none of them where the memory policy is off now
             machine = memory_static.charge(machine, nodes, block.type, block.size)
     held = union([*entries.values(), bubble or CPUSet()])
     return Grants(

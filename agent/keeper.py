@@ -105,6 +105,10 @@ class Keeper:
         self._retry, self._looked = False, self.state
         return (*found, *plan.decisions)
 
+    def try_again(self) -> None:
+        """At the next look everything that waits is tried again: something has changed that the state does not show."""
+        self._retry = True
+
     def settle(self, done: Actuation) -> tuple[Decision, ...]:
         """Enter what became of the pods' sizes in the kernel. Raises StateWriteError; then nothing has changed."""
         if self.frozen is not None:

@@ -51,9 +51,19 @@ _OPEN = ("/metrics", "/livez", "/readyz", "/healthz")  # for scrapers and probes
 
 
 class QueueServer:
-    """Use as a context manager: serves in between. Raises AgentError where something cannot be had."""
+    """Use as a context manager: serves in between. Raises AgentError where something cannot be had.
 
-    def __init__(self, section: QueuesSection, loop: ServingLoop, clock: Clock = time.time) -> None:
+    ticked: told every few seconds how many pods are kept.
+    """
+
+    def __init__(
+        self,
+        section: QueuesSection,
+        loop: ServingLoop,
+        clock: Clock = time.time,
+        *,
+        ticked: Callable[[int], None] | None = None,
+    ) -> None:
         self.board = HealthBoard()
         self.tally = Tally(QUEUE_SERIES)
         self.webhook: HTTPServer | None = None
@@ -62,6 +72,7 @@ class QueueServer:
         self._loop = loop
         self._clock = clock
         self._files = ObjectFiles([Path(each) for each in section.objects])
+        self._ticked = ticked
         self._stack = ExitStack()
         self._stopping = threading.Event()
         self._said = ""
@@ -155,7 +166,9 @@ class QueueServer:
     def _tick(self) -> None:
         if self._local:
             self.service.hear(self._local)
-        self.service.tick()
+        pods = self.service.tick()
+        if self._ticked is not None:
+            self._ticked(pods)
 
     def _guarded(self, step: Callable[[], None]) -> None:
         try:
@@ -188,8 +201,8 @@ class QueueServer:
     def _nodes(self) -> Check:
         """Missing nodes are noteworthy, no reason to be out of service: the webhook has its own rule for them."""
         taken = self.service.view().capture
-        stale = sum(node.stale_since is not None for node in taken.nodes.values())
-        return Check(True, f"{len(taken.nodes)} counted, {stale} of them silent, {len(taken.missing)} missing")
+        stale, missing = len(taken.stale_since), len(taken.missing)
+        return Check(True, f"{len(taken.nodes)} counted, {stale} of them silent, {missing} missing")
 
 
 def accountant_options(section: QueuesSection) -> AccountantOptions:

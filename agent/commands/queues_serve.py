@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from agent.commands.long_lived import LongLived
 from agent.commands.options import config_options, parse_flags
 from agent.config import load
 from agent.config_schema import QueuesSection
@@ -49,7 +50,7 @@ def serve(section: QueuesSection) -> None:
     stopped, service = threading.Event(), from_environment()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     signal.signal(signal.SIGINT, lambda *_: stopped.set())
-    with ServingLoop() as loop, QueueServer(section, loop) as server:
+    with ServingLoop() as loop, QueueServer(section, loop, ticked=LongLived().look) as server:
         say(
             _log,
             logging.INFO,

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from agent.formats.queue_objects import QueueObjects
 from agent.model.pod import Pod, ResourceList
+from agent.model.queue import ResourceQuantities
 from agent.queues.accounting import UNPLACED, Accounting, Taken
 from agent.queues.charge import ChargeOptions, PodCharge, occupies, pod_charge
 from agent.queues.ledger import Ledger, LedgerOptions, admit, expire, settle
@@ -25,6 +26,7 @@ from agent.queues.resize_admission import (
     ResizeReason,
     decide_resize,
 )
+from agent.queues.snapshot import quantities_of
 from agent.queues.status_watch import StatusWatch
 from agent.queues.tree import QueueProblem, build
 from agent.queues.workloads import QUEUE_LABEL, Directory, pod_group_of
@@ -74,6 +76,9 @@ class Accountant:
         self._heard: dict[str, float] = {}
         self._remembered: set[str] = set()  # nodes that reported before a restart
         self._device_memory: Mapping[str, int] = {}
+        self._listed: Mapping[str, ResourceQuantities] = {}  # what nodes have, by their objects and by their reports
+        self._reported: dict[str, ResourceQuantities] = {}
+        self._missing: frozenset[str] | None = None  # None: to be found out anew
 
     # --- what comes in ---
 
@@ -82,7 +87,9 @@ class Accountant:
         before, had = self.directory, self.objects
         tree, self.refused = build(objects.queues)
         self.directory = Directory.of(tree.queues.values(), objects.pod_groups, objects.priority_classes)
-        self.objects = objects
+        self.objects, self._missing = objects, None
+        if had is None or had.nodes != objects.nodes:
+            self._listed = {node.name: quantities_of(node.allocatable) for node in objects.nodes}
         self._device_memory = {
             node.name: node.gpu_memory_mib for node in objects.nodes if node.gpu_memory_mib is not None
         }
@@ -158,7 +165,11 @@ class Accountant:
                 gone.add(uid)
         allocatable: ResourceList = report.allocatable or ({} if before is None else before.allocatable)
         self._reports[report.node] = replace(report, base=None, pods=pods, gone=(), allocatable=allocatable)
-        self._remembered.add(report.node)
+        if before is None or before.allocatable != allocatable:
+            self._reported[report.node] = quantities_of(allocatable)
+        if before is None:
+            self._remembered.add(report.node)
+            self._missing = None
         for uid, pod in report.pods.items():
             self.groups[uid] = f"{pod.namespace}/{pod.pod_group or pod.name}"
         for uid in gone:
@@ -193,8 +204,10 @@ class Accountant:
         uids = [uid for where, uid, _ in self.accounting.pods() if where == node] if self.ledger.reservations else []
         self.accounting.release(node, now)
         self._reports.pop(node, None)
+        self._reported.pop(node, None)
         self._heard.pop(node, None)
         self._remembered.discard(node)
+        self._missing = None
         self._settle(uids)
         return known
 
@@ -213,19 +226,20 @@ class Accountant:
         """What all reports of a node say together, as one full report."""
         return self._reports.get(node)
 
-    def allocatable(self) -> Mapping[str, ResourceList]:
+    def allocatable(self) -> Mapping[str, ResourceQuantities]:
         """What each node has to give: as its object says, else as it reports."""
-        listed = {} if self.objects is None else {node.name: node.allocatable for node in self.objects.nodes}
-        return {**{name: report.allocatable for name, report in self._reports.items()}, **listed}
+        return {**self._reported, **self._listed}
 
-    def missing_nodes(self) -> set[str]:
+    def missing_nodes(self) -> frozenset[str]:
         """Nodes that exist, or existed before the restart, and of which nothing is known."""
-        listed = set() if self.objects is None else {node.name for node in self.objects.nodes}
-        return (listed | self._remembered) - self.accounting.nodes().keys()
+        if self._missing is None:
+            listed = set() if self.objects is None else {node.name for node in self.objects.nodes}
+            self._missing = frozenset((listed | self._remembered) - self.accounting.nodes().keys())
+        return self._missing
 
     def is_complete(self, now: float) -> bool:
         """Whether every node of the cluster is accounted for."""
-        if self.objects is None or self.missing_nodes() or not self.accounting.nodes():
+        if self.objects is None or self.missing_nodes() or not self.accounting.has_nodes():
             return False
         return bool(self.objects.nodes) or now - self._started >= self.options.settle_seconds
 

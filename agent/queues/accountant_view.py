@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agent.errors import AgentError
-from agent.model.pod import ResourceList
 from agent.model.queue import ZERO, QueueShare, ResourceQuantities
 from agent.queues.accountant import Accountant
 from agent.queues.accounting import Stamp
@@ -21,7 +20,7 @@ from agent.queues.ledger import Ledger, with_reserved
 from agent.queues.options import QueueOptions
 from agent.queues.quantities import plus
 from agent.queues.resize_admission import CPUMemory
-from agent.queues.snapshot import Snapshot, quantities_of, status_shares
+from agent.queues.snapshot import Snapshot, status_shares
 from agent.queues.totals import QueueTotals, Totals
 from agent.queues.tree import QueueProblem, QueueTree
 from agent.queues.violations import Violation, violations
@@ -29,27 +28,24 @@ from agent.queues.workloads import Directory
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
-    """stamp: of the last report; None where only the API server tells. stale_since: None while it is heard of."""
-
-    stamp: Stamp | None
-    stale_since: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Capture:
-    """A copy of what changes. taken: when, on the accountant's clock."""
+    """A copy of what changes. taken: when, on the accountant's clock.
+
+    nodes: those accounted for, with the stamp of the last report, None where only the API server tells. stale_since: of silent
+    nodes. missing: nodes of which nothing is known.
+    """
 
     taken: float
     totals: Totals
     stale: Totals
     directory: Directory
     ledger: Ledger
-    nodes: Mapping[str, NodeState]
+    nodes: Mapping[str, Stamp | None]
+    stale_since: Mapping[str, float]
     missing: frozenset[str]
     complete: bool
     has_objects: bool
-    allocatable: Mapping[str, ResourceList]
+    allocatable: Mapping[str, ResourceQuantities]
     disagreements: tuple[tuple[str, str, float], ...]
     status_differs: Mapping[str, float]
     problems: tuple[AgentError | QueueProblem, ...]
@@ -95,8 +91,9 @@ def capture(accountant: Accountant, now: float) -> Capture:
         stale,
         accountant.directory,
         accountant.ledger,
-        {name: NodeState(stamp, silent.get(name)) for name, stamp in accounting.nodes().items()},
-        frozenset(accountant.missing_nodes()),
+        accounting.nodes(),
+        silent,
+        accountant.missing_nodes(),
         accountant.is_complete(now),
         objects is not None,
         accountant.allocatable(),
@@ -130,11 +127,11 @@ def view_of(taken: Capture, total: ResourceQuantities | None = None) -> Accounta
     )
 
 
-def cluster_allocatable(allocatable: Mapping[str, ResourceList]) -> ResourceQuantities:
+def cluster_allocatable(allocatable: Mapping[str, ResourceQuantities]) -> ResourceQuantities:
     """What all nodes have to give together. Nodes in the order of their names, so that float sums are the same everywhere."""
     total = ZERO
     for name in sorted(allocatable):
-        total = plus(total, quantities_of(allocatable[name]))
+        total = plus(total, allocatable[name])
     return total
 
 

@@ -169,6 +169,10 @@ class Accounting:
         """Every node that counts, with the stamp of its last report; None where the API server's view counts."""
         return {node: state.stamp for node, state in self._nodes.items() if node != UNPLACED}
 
+    def has_nodes(self) -> bool:
+        """Whether any node counts."""
+        return any(node != UNPLACED for node in self._nodes)
+
     def observed(self) -> set[str]:
         """Nodes, UNPLACED too, of which the API server has told."""
         return {node for node, state in self._nodes.items() if state.api is not None}

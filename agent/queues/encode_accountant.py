@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 from agent.model.queue import RESOURCES
@@ -29,7 +30,7 @@ def encode_view(view: AccountantView) -> dict[str, Any]:
         "time": moment(taken.taken),
         "complete": taken.complete,
         "missingNodes": sorted(taken.missing),
-        "staleNodes": sorted(name for name, node in taken.nodes.items() if node.stale_since is not None),
+        "staleNodes": sorted(taken.stale_since),
         "statusDiffers": {name: moment(since) for name, since in taken.status_differs.items()},
         **document,
     }
@@ -115,11 +116,11 @@ def encode_nodes(view: AccountantView) -> dict[str, Any]:
         "complete": taken.complete,
         "nodes": {
             name: {
-                "source": "api" if node.stamp is None else "report",
-                **({} if node.stamp is None else {"epoch": str(node.stamp[0]), "generation": node.stamp[1]}),
-                **({} if node.stale_since is None else {"staleSince": moment(node.stale_since)}),
+                "source": "api" if stamp is None else "report",
+                **({} if stamp is None else {"epoch": str(stamp[0]), "generation": stamp[1]}),
+                **({"staleSince": moment(taken.stale_since[name])} if name in taken.stale_since else {}),
             }
-            for name, node in sorted(taken.nodes.items())
+            for name, stamp in sorted(taken.nodes.items(), key=itemgetter(0))
         },
         "missing": sorted(taken.missing),
         "disagreements": [

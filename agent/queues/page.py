@@ -47,7 +47,7 @@ def render_page(view: AccountantView) -> str:
 
 def _summary(view: AccountantView) -> str:
     taken = view.capture
-    stale = sum(node.stale_since is not None for node in taken.nodes.values())
+    stale = len(taken.stale_since)
     pills = []
     if taken.complete:
         pills.append('<span class="pill good">every node accounted for</span>')
@@ -83,11 +83,7 @@ def _troubles(view: AccountantView) -> str:
         lines.append(f"uncharged: {where}, pods: {totals.pods}")
     lines += [f"refused: {problem}" for problem in taken.problems]
     lines += [f"missing: node {node} has not reported" for node in sorted(taken.missing)]
-    lines += [
-        f"silent: node {name} since {_time(node.stale_since)}"
-        for name, node in taken.nodes.items()
-        if node.stale_since is not None
-    ]
+    lines += [f"silent: node {name} since {_time(since)}" for name, since in sorted(taken.stale_since.items())]
     lines += [
         f"disagreement: Queue.status of {name} differs since {_time(at)}" for name, at in taken.status_differs.items()
     ]

@@ -107,13 +107,14 @@ class AccountantService:
             self._keep(lambda store: store.forget(node))
         return known
 
-    def tick(self) -> None:
-        """To be called every few seconds."""
+    def tick(self) -> int:
+        """To be called every few seconds; says how many pods are kept."""
         with self._lock:
             self._accountant.tick(self._clock())
             self._changed()
             if self.options.ledger is not None:
                 self._keep(lambda store: store.save_ledger(self._accountant.ledger))
+            return len(self._accountant.groups)
 
     def resize(self, old: Pod, new: Pod, *, reserve: bool = True) -> ResizeVerdict:
         """May the pod be resized. With a ledger the growth is reserved, durably, before this returns. Raises StoreError."""

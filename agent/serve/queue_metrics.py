@@ -103,7 +103,7 @@ def _state(view: AccountantView) -> Iterator[Metric]:
     for each in view.violations:
         over.add_metric([each.queue, each.resource.value, each.bound_kind.value], 1)
     yield over
-    stale = sum(node.stale_since is not None for node in taken.nodes.values())
+    stale = len(taken.stale_since)
     nodes = GaugeMetricFamily("pinfold_queue_nodes", "Nodes by what is known of them.", labels=["state"])
     nodes.add_metric(["counted"], len(taken.nodes) - stale)
     nodes.add_metric(["stale"], stale)

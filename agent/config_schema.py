@@ -241,8 +241,8 @@ class ReportsSection(Section):
 
 
 class HTTPSection(Section):
-    """Status page, metrics and health over HTTP. port 0: none. With certificate and key https; beyond loopback they and clientCA are
-    needed: clients without a certificate of it get the metrics alone.
+    """Status page, metrics and health over HTTP. port 0: none. With certificate and key https; beyond loopback they and clientCA
+    are needed: clients without a certificate of it get the metrics alone.
     """
 
     address: str = "127.0.0.1"
@@ -382,4 +382,4 @@ class Config(Section):
 
 
 # keys of design section 4 that a later release brings: refused by name, so that nobody believes they work
-LATER = {}
+LATER: dict[str, str] = {}

@@ -59,6 +59,8 @@ def render(status: Mapping[str, Any]) -> Iterator[str]:
         yield "paused: no new exclusive CPUs (pinfold pause --off)"
     for problem in status["problems"]:
         yield f"problem  {printable(problem)}"
+    for node in status["numa"]:
+        yield from _numa(node)
     for pod in status["pods"]:
         bubble = f"  bubble {pod['cpus']}" if pod["cpus"] else ""
         yield f"pod {pod['namespace']}/{pod['name']}  {pod['qos']}, {pod['phase']}{bubble}"
@@ -73,6 +75,18 @@ def render(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"refused {each['namespace']}/{each['name']}  {each['reason']}: {printable(each['message'])}"
         if each["hint"]:
             yield f"  hint: {printable(each['hint'])}"
+
+
+def _numa(node: Mapping[str, Any]) -> Iterator[str]:
+    """Who holds one NUMA node."""
+    held = ", ".join(f"{each['pod']} {each['cpus']}" for each in node["held"])
+    reserved = f"  reserved {node['reserved']}" if node["reserved"] else ""
+    yield f"NUMA {node['node']}  free {node['shared'] or '-'}{reserved}  held {held or '-'}"
+    for table in node["memory"]:
+        if table["allocatable"]:
+            sizes = ", ".join(f"{each['pod']} {each['size'] / 2**20:g} MiB" for each in table["held"])
+            free, whole = table["free"] / 2**20, table["allocatable"] / 2**20
+            yield f"  {table['type']}  free {free:g} of {whole:g} MiB  held {sizes or '-'}"
 
 
 def amount(block: Mapping[str, Any]) -> str:

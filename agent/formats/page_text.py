@@ -1,4 +1,4 @@
-"""Text that may come from a pod, made safe to stand in HTML, inside an element or a quoted attribute."""
+"""Text that may come from a pod, made safe for people: to be seen on a terminal, and to stand in HTML and in URLs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ _SHOWN = {code: f"\\u{code:04x}" for codes in (*_CONTROL, *_DIRECTION, _SURROGAT
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
-def safe(text: str, *, lines: bool = False) -> str:
-    """The text with everything that means something in HTML escaped, and what would be invisible shown. lines: keep these."""
+def visible(text: str, *, lines: bool = False) -> str:
+    """The text with what would be invisible, or be obeyed by a terminal, shown. lines: keep these."""
     shown = text.translate(_SHOWN)
-    return escape(shown if lines else shown.replace("\n", "\\n").replace("\t", " "), quote=True)
+    return shown if lines else shown.replace("\n", "\\n").replace("\t", " ")
+
+
+def safe(text: str, *, lines: bool = False) -> str:
+    """The same with everything escaped that means something in HTML, inside an element or a quoted attribute."""
+    return escape(visible(text, lines=lines), quote=True)
 
 
 def query_value(text: str) -> str:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from agent.formats.page_text import visible
 from agent.serve.http import Request, Response, Route
 
 
@@ -74,5 +75,5 @@ def _answer(request: Request, checks: Mapping[str, Check]) -> Response:
 
 def _lines(checks: Iterable[tuple[str, Check]]) -> Iterable[str]:
     for name, check in checks:
-        reason = f": {check.reason}" if check.reason else ""
+        reason = f": {visible(check.reason)}" if check.reason else ""  # manifests are quoted in some
         yield f"[{'+' if check.ok else '-'}]{name} {'ok' if check.ok else 'failed'}{reason}"

@@ -13,11 +13,13 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from agent.config_keys import locate, overlay, whole_value
 from agent.config_schema import LATER, Config
 from agent.errors import BadInputError
 
 DEFAULT_PATH = Path("/etc/pinfold/config.yaml")
 MAX_BYTES = 1024 * 1024
+MAX_VALUES = 10_000  # a whole KubeletConfiguration has some hundred
 
 # what is read from an existing KubeletConfiguration, so that nothing is entered twice
 KUBELET_KEYS = (
@@ -69,12 +71,15 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Lo
     for file in _files(path):
         document, lines = read_yaml(file)
         _refuse_later(document, lines, file)
-        _merge(values, origins, document, lines, file)
+        origins = {key: where for key, where in origins.items() if not _replaced(key, document)}
+        origins |= {key: f"{file}:{line}" for key, line in lines.items()}
+        values = overlay(values, document)
     kubelet = (flags or {}).get("kubeletConfig", values.get("kubeletConfig"))
     if isinstance(kubelet, str):
         values, origins = _over_kubelet(Path(kubelet), values, origins)
     for key, value in (flags or {}).items():
-        _set(values, key.split("."), value)
+        _refuse_later_flag(key)
+        _set(values, key, value)
         origins[key] = "flag"
     try:
         return Loaded(Config.model_validate(values), origins)
@@ -100,10 +105,13 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
         raise ConfigError(f"{path}: {error.strerror}", hint="check the path and its permissions") from error
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{path}: larger than {MAX_BYTES} bytes")
+    lines: dict[str, int] = {}
     try:
         tree = yaml.compose(data, Loader=yaml.SafeLoader)
+        if tree is not None:
+            _lines(tree, "", lines, path)  # first: it bounds what aliases and merge keys unfold to
         document = yaml.safe_load(data)
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: of a date or number that cannot be
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
         raise ConfigError(f"{where}: not YAML: {getattr(error, 'problem', error)}") from error
@@ -111,12 +119,12 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
         return {}, {}
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: expected keys and values, found {type(document).__name__}")
-    lines: dict[str, int] = {}
-    _lines(tree, "", lines, path)
     return document, lines
 
 
 def _lines(node: yaml.Node, prefix: str, lines: dict[str, int], path: Path) -> None:
+    if len(lines) > MAX_VALUES:
+        raise ConfigError(f"{path}: more than {MAX_VALUES} values, or aliases that unfold to as many")
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             name = f"{prefix}{key.value}"
@@ -140,32 +148,22 @@ def _refuse_later(document: Mapping[str, Any], lines: Mapping[str, int], path: P
             )
 
 
-def _merge(
-    values: dict[str, Any], origins: dict[str, str], document: Mapping[str, Any], lines: Mapping[str, int], path: Path
-) -> None:
-    """Later files win key by key; maps of the kubelet (such as systemReserved) are replaced whole, sections are merged."""
-    for key, value in document.items():
-        if key in Config.model_fields and isinstance(value, dict) and _is_section(str(key)):
-            section = values.setdefault(key, {})
-            if isinstance(section, dict):
-                section.update(value)
-        else:
-            values[key] = value
-    origins.update({key: f"{path}:{line}" for key, line in lines.items()})
+def _refuse_later_flag(key: str) -> None:
+    for later, feature in LATER.items():
+        if key == later or key.startswith(f"{later}."):
+            raise ConfigError(f"flag: {key}: this release does not have {feature} yet", hint="leave the flag out")
 
 
-def _is_section(key: str) -> bool:
-    return key in (
-        "node",
-        "sources",
-        "enforcement",
-        "state",
-        "podResources",
-        "nodeService",
-        "http",
-        "control",
-        "queues",
-    )
+def _replaced(key: str, document: Mapping[str, Any]) -> bool:
+    """Whether this document gives another value to the key, or to the map or list that it is part of."""
+    found: Any = document
+    for step in whole_value(key):
+        if not isinstance(found, Mapping):
+            return True
+        if step not in found:
+            return False
+        found = found[step]
+    return True
 
 
 def _over_kubelet(path: Path, values: dict[str, Any], origins: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -177,10 +175,15 @@ def _over_kubelet(path: Path, values: dict[str, Any], origins: dict[str, str]) -
     return {**below, **values}, {**known, **origins}
 
 
-def _set(values: dict[str, Any], key: list[str], value: Any) -> None:
-    for part in key[:-1]:
-        values = values.setdefault(part, {})
-    values[key[-1]] = value
+def _set(values: dict[str, Any], key: str, value: Any) -> None:
+    steps, _ = locate(key)
+    for number, step in enumerate(steps[:-1], 1):
+        if values.get(step) is None:
+            values[step] = {}
+        if not isinstance(values[step], dict):
+            raise ConfigError(f"flag: {key}: {'.'.join(steps[:number])} holds no keys (given: {_shown(values[step])})")
+        values[step] = values = dict(values[step])
+    values[steps[-1]] = value
 
 
 def _explain(error: ValidationError, origins: Mapping[str, str]) -> str:
@@ -189,12 +192,19 @@ def _explain(error: ValidationError, origins: Mapping[str, str]) -> str:
     for fault in error.errors(include_url=False):
         key = ".".join(str(part) for part in fault["loc"])
         where = Loaded(Config(), origins).origin(key)
-        what = "unknown key" if fault["type"] == "extra_forbidden" else fault["msg"]
+        what = _WHAT.get(fault["type"], fault["msg"])
         if isinstance(cause := (fault.get("ctx") or {}).get("error"), ValueError):
             what = str(cause)
         given = "" if fault["type"] in ("extra_forbidden", "missing") else f" (given: {_shown(fault['input'])})"
         faults.append(f"{where}: {key}: {what}{given}")
     return "\n".join(faults)
+
+
+_WHAT = {
+    "extra_forbidden": "unknown key",
+    "model_type": "expected keys and values below it",
+    "dict_type": "expected keys and values below it",
+}
 
 
 def _shown(value: object) -> str:

@@ -9,7 +9,7 @@ from agent.config import ConfigError
 from agent.config_schema import Config
 from agent.model.cpuset import CPUSet
 from agent.model.machine import Machine
-from agent.model.quantity import Quantity
+from agent.model.quantity import Quantity, QuantityError
 from agent.policy.managers import ManagerConfig
 from agent.policy.memory_static import is_memory
 from agent.policy.node_fit import NodeCapacity
@@ -46,14 +46,18 @@ def reserved(machine: Machine, config: Config) -> dict[str, Quantity]:
 
 def _eviction_threshold(machine: Machine, config: Config) -> Fraction:
     text = config.evictionHard.get(_MEMORY_SIGNAL, "0")
-    if not text.endswith("%"):
-        return Quantity.parse(text).number
     try:
-        share = Fraction(text[:-1]) / 100
-    except (ValueError, ZeroDivisionError) as error:
+        amount = Quantity.parse(text.removesuffix("%")).number
+    except QuantityError as error:
         raise ConfigError(f"evictionHard {_MEMORY_SIGNAL}: {text!r} is neither a quantity nor a percentage") from error
+    if amount < 0:
+        raise ConfigError(f"evictionHard {_MEMORY_SIGNAL}: {text!r} is negative")
+    if not text.endswith("%"):
+        return amount
+    if amount > 100:
+        raise ConfigError(f"evictionHard {_MEMORY_SIGNAL}: {text!r} is more than there is")
     total = sum(node.get("memory", 0) for node in machine.numa_memory.values())
-    return Fraction(int(total * share))
+    return Fraction(int(total * amount / 100))
 
 
 def node_capacity(machine: Machine, config: Config) -> NodeCapacity:

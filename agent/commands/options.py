@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 import yaml
 
+from agent.config_keys import locate
 from agent.serve.control import CONTROL_SOCKET
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -38,12 +39,13 @@ def parse_flags(flags: tuple[str, ...]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for flag in flags:
         key, equals, text = flag.partition("=")
-        if not equals or not key:
+        if not equals or not all(key.split(".")):
             raise click.BadParameter(f"{flag!r} is not KEY=VALUE", param_hint="--set")
+        if locate(key)[1]:
+            values[key] = text
+            continue
         try:
             values[key] = yaml.safe_load(text) if text else ""
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise click.BadParameter(f"{flag!r}: the value is not YAML", param_hint="--set") from error
-        if key == "reservedSystemCPUs":
-            values[key] = text  # a list such as 0,16 is no YAML text, and 0 would be a number
     return values

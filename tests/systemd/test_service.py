@@ -41,6 +41,7 @@ OPEN = {
     "RestrictAddressFamilies_AF_UNIX": "PodResources, control, systemd",
     "RestrictAddressFamilies_AF_INET_INET6": "HTTP",
     "RestrictAddressFamilies_AF_NETLINK": "the C library",
+    "Delegate": "controllers on cgroup v2",
     "UMask": "cgroups are for monitoring to read",
     "DeviceAllow": "what PrivateDevices=yes leaves: null, zero, random and the like",
     "RootDirectoryOrRootImage": "the agent is a Python of the host's",

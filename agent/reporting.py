@@ -124,6 +124,8 @@ class Reporter:
 
     def look(self, since: float) -> None:
         """Report the state in force if it is another one, and try again what failed. since: when it was seen, by `clock`."""
+        if not self._targets:
+            return  # a report of 250 pods takes tens of milliseconds: whoever asks the node service has one made
         keeper = self._keeper
         before = self._made_from
         if before is not None and (

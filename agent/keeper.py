@@ -37,9 +37,9 @@ class Rules:
 class Keeper:
     """The state, the rules it is decided by, and the store that makes it durable. One thread at a time.
 
-    problem: why the last decision could not be saved, None while all is well. repair: how the state fits the rules; what waits
-    in it an operator must confirm. frozen: the newer file over which nothing is decided and nothing saved; None for all others.
-    wrote: told the seconds of every write.
+    problem: why the last decision could not be saved, None while all is well. repair: how the state fits the rules; what waits in
+    it an operator must confirm. stored: whether the file says exactly `state`. frozen: the newer file over which nothing is
+    decided and nothing saved; None for all others. wrote: told the seconds of every write.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Keeper:
         state: State,
         wrote: Callable[[float], None] = lambda seconds: None,
         *,
+        stored: bool = False,
         frozen: NewerStateFileError | None = None,
     ) -> None:
         self._store = store
@@ -59,6 +60,7 @@ class Keeper:
         self.refused: Mapping[str, Refused] = {}
         self.problem: StateWriteError | None = None
         self.repair = RepairPlan((), state.grants, state.grants)
+        self._stored = stored
         self._made: tuple[Step, ...] = ()
         self._fits = False  # whether the state has been fitted to the rules; tried again where it could not be saved
         self._retry = True
@@ -172,7 +174,7 @@ class Keeper:
         return Change(was, rules.policy, rules.tolerance_bytes, rules.confirm_added)
 
     def _adopt(self, state: State) -> None:
-        if state is self.state and self.problem is None:
+        if state is self.state and self._stored and self.problem is None:
             return
         started = time.perf_counter()
         try:
@@ -182,6 +184,7 @@ class Keeper:
             raise
         self._wrote(time.perf_counter() - started)
         self.problem = None
+        self._stored = True
         self.state = state
 
 

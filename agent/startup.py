@@ -7,11 +7,13 @@ the state to the machine and the configuration; and before anything new is grant
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from agent.enforcement import Enforcement
 from agent.log import say
@@ -23,14 +25,17 @@ from agent.policy.recovery import Running
 from agent.policy.repair_plan import RepairPlan, Step
 
 _log = logging.getLogger("pinfold")
+_EPOCH = re.compile(rb'"epoch":"([0-9a-f]{12}-[0-9a-f]{16})"')
 APPLY = "see `pinfold checkpoint repair --plan`, then run `pinfold checkpoint repair --apply`"
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The state to go on from. newer: the file of a newer program, over which nothing may be decided; else None."""
+    """The state to go on from. stored: whether the file says exactly this. newer: the file of a newer program, over which
+    nothing may be decided; else None."""
 
     state: State
+    stored: bool = False
     newer: NewerStateFileError | None = None
 
 
@@ -43,27 +48,40 @@ def first_state(store: StateStore) -> Beginning:
         loaded = store.load(datetime.now(UTC))
     except NewerStateFileError as newer:
         say(_log, logging.ERROR, "observe only: nothing is decided or written", why=newer, hint=newer.hint)
-        return Beginning(newer.state if newer.state is not None else State(_new_epoch(None)), newer)
-    return Beginning(_state_of(loaded))
-
-
-def _state_of(loaded: Loaded) -> State:
+        return Beginning(newer.state if newer.state is not None else State(_new_epoch(None)), newer=newer)
     for aside in loaded.set_aside:
         say(_log, logging.ERROR, "state file set aside", file=aside.path, kept_as=aside.kept_as, why=aside.why)
     if loaded.state is not None and loaded.origin is Origin.CURRENT:
-        return loaded.state
-    if loaded.state is not None:
-        names = ", ".join(record.pod.namespaced_name for record in loaded.state.pods.values())
-        generation = loaded.state.generation
-        say(_log, logging.WARNING, "going on from the previous generation", generation=generation, pods=names)
-        return replace(loaded.state, epoch=_new_epoch(loaded.state.epoch))
-    if loaded.origin is Origin.LOST:
-        say(_log, logging.ERROR, "the state is lost: running containers are taken over from their cgroups")
-    return State(_new_epoch(None))
+        return Beginning(loaded.state, stored=True)
+    return Beginning(_fallback(loaded, store.path))
+
+
+def _fallback(loaded: Loaded, path: Path) -> State:
+    """The previous generation, or an empty state, in an epoch after every one that is known of."""
+    damaged = {*path.parent.glob(f"{path.name}.damaged-*"), *(aside.kept_as for aside in loaded.set_aside)}
+    epochs = [epoch for each in damaged if (epoch := _salvaged(each)) is not None]
+    if loaded.state is None:
+        if loaded.origin is Origin.LOST:
+            say(_log, logging.ERROR, "the state is lost: running containers are taken over from their cgroups")
+        return State(_new_epoch(max(epochs, default=None)))
+    names = ", ".join(record.pod.namespaced_name for record in loaded.state.pods.values())
+    generation = loaded.state.generation
+    say(_log, logging.WARNING, "going on from the previous generation", generation=generation, pods=names)
+    return replace(loaded.state, epoch=_new_epoch(max([loaded.state.epoch, *epochs])))
+
+
+def _salvaged(path: Path) -> Epoch | None:
+    """The epoch that a damaged file seems to be of: with it not even a clock that was set back lets readers run backwards."""
+    try:
+        with path.open("rb") as stream:
+            found = _EPOCH.search(stream.read(4096))
+    except OSError:
+        return None
+    return Epoch.parse(found[1].decode("ascii")) if found else None
 
 
 def _new_epoch(previous: Epoch | None) -> Epoch:
-    return Epoch.after(previous, now_seconds=int(time.time()), nonce=secrets.token_hex(8))
+    return Epoch.after(previous, now_millis=time.time_ns() // 1_000_000, nonce=secrets.token_hex(8))
 
 
 def tell_steps(steps: Iterable[Step]) -> None:

@@ -36,7 +36,7 @@ def started(directory: Path, under: Rules | None = None, files: FileOps | None =
     """A keeper as the agent's start makes it; closed as its end, or its death, does."""
     with StateStore(directory, files) as store:
         beginning = first_state(store)
-        yield Keeper(store, under or rules(), beginning.state, frozen=beginning.newer)
+        yield Keeper(store, under or rules(), beginning.state, stored=beginning.stored, frozen=beginning.newer)
 
 
 def look(

@@ -87,7 +87,7 @@ def import_command(
 
 
 def _epoch(before: Epoch | None) -> Epoch:
-    return Epoch.after(before, now_seconds=int(time.time()), nonce=secrets.token_hex(8))
+    return Epoch.after(before, now_millis=time.time_ns() // 1_000_000, nonce=secrets.token_hex(8))
 
 
 def _write(directory: Path, state: State) -> None:

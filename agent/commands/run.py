@@ -114,6 +114,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             rules,
             beginning.state,
             lambda seconds: tally.observe("pinfold_state_write_duration_seconds", seconds),
+            stored=beginning.stored,
             frozen=beginning.newer,
         )
         enforcement = backend(config) if beginning.newer is None and not pinned else Enforcement(ObserveOnly(), None)

@@ -89,6 +89,7 @@ class EpochError(BadInputError):
     hint = "an epoch is 12 hex digits, a dash and 16 hex digits, as the agent prints it"
 
 
+_LAST_EPOCH = (1 << 48) - 1  # what twelve hex digits hold
 _EPOCH = re.compile(r"([0-9a-f]{12})-([0-9a-f]{16})", re.ASCII)
 
 
@@ -104,12 +105,12 @@ class Epoch:
     nonce: str
 
     @classmethod
-    def after(cls, previous: Epoch | None, *, now_seconds: int, nonce: str) -> Self:
-        """A new epoch. now_seconds: Unix time, which orders it after one that nobody can read any more.
+    def after(cls, previous: Epoch | None, *, now_millis: int, nonce: str) -> Self:
+        """A new epoch. now_millis: Unix time in milliseconds, which orders it after one that nobody can read any more.
 
         nonce: 16 random hex digits.
         """
-        return cls(max(now_seconds, previous.number + 1 if previous else 0), nonce)
+        return cls(min(max(now_millis, previous.number + 1 if previous else 0), _LAST_EPOCH), nonce)
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -177,7 +177,7 @@ def test_a_newer_file_of_which_nothing_is_understood_is_still_newer_even_when_to
 @given(epochs, st.integers(0, (1 << 48) - 1), st.integers(0, (1 << 64) - 1))
 def test_a_new_epoch_comes_after_the_old_one_as_value_and_as_text(epoch: Epoch, now: int, nonce: int) -> None:
     if epoch.number < (1 << 48) - 1:
-        after = Epoch.after(epoch, now_seconds=now, nonce=f"{nonce:016x}")
+        after = Epoch.after(epoch, now_millis=now, nonce=f"{nonce:016x}")
         assert after > epoch
         assert str(after) > str(epoch)
     assert Epoch.parse(str(epoch)) == epoch

@@ -193,6 +193,8 @@ def _compare_maps(have: Any, want: JSONObject, where: str, key: str, difference:
             inner = "memory_entries_of_pod"
         elif key in _CLOSED_INSIDE:
             inner = "inside"
+        elif key in ("memory", "memoryMap"):
+            inner = "table"
         elif key == "hints":  # of the memory manager: a list for each resource
             inner = "hints"
         if found := compare(have.get(name), wanted, f"{where}.{name}" if where else name, inner):

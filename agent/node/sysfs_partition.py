@@ -38,7 +38,7 @@ def _most(some: int, mask: int) -> bool:
 
 def key_of(groups: Iterable[CPUSet]) -> dict[int, int]:
     """CPU -> key of its group, the lowest CPU in it."""
-    return {cpu: min(group) for group in groups for cpu in group}
+    return {cpu: lowest for group in groups for lowest in (min(group),) for cpu in group}
 
 
 def refine(groups: Iterable[CPUSet], keys: Mapping[int, object]) -> tuple[CPUSet, ...]:

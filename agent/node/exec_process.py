@@ -47,8 +47,9 @@ def run_in_cgroups(directories: Sequence[Path], command: Sequence[str]) -> Ended
     Its affinity starts as the cgroup's CPUs, whatever the caller's own was. Raises CgroupError where a cgroup cannot be
     joined, CommandNotStartedError where the command cannot be executed; then nothing has run.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # the caller has closed it
+            stream.flush()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some callers, and then there is nothing to wait for
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
     try:

@@ -247,3 +247,9 @@ def test_the_end_of_an_init_container_is_told_to_an_agent_that_comes_back(node: 
 def test_the_method_names_are_those_of_the_client() -> None:
     assert (PREPARE, FINISHED) == ("exec-prepare", "exec-finished")
     assert issubclass(BadInputError, AgentError)
+
+
+def test_a_caller_without_open_streams_gets_the_commands_status_all_the_same(node: Node) -> None:
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        argv = ["sh", "-c", f'exec "$@" {closed}', "sh", *node.argv("sh", "-c", "exit 3")]
+        assert subprocess.run(argv, timeout=SECONDS, check=False).returncode == 3, closed

@@ -8,8 +8,10 @@ Nothing here reads a clock or changes in place: every function returns the next 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TypeAlias
 
 from agent.model.pod import Pod
 from agent.model.queue import PodGroup
@@ -50,11 +52,46 @@ class Reservation:
         return _minus(self.target, self.seen)
 
 
+Key: TypeAlias = tuple[str, bool]  # queue, and whether the work is preemptible
+Sums: TypeAlias = Mapping[Key, CPUMemory]
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Reservations by pod UID, at most one for each pod."""
+    """Reservations by pod UID, at most one for each pod. sums: what they hold by queue, kept along so that an answer need not
+    walk thousands of reservations; None: to be found out. none_ends_before: a time; no reservation ends before it.
+    """
 
     reservations: Mapping[str, Reservation] = field(default_factory=dict)
+    sums: Sums | None = field(default=None, compare=False, repr=False)
+    none_ends_before: float = field(default=0.0, compare=False, repr=False)
+
+    def by_queue(self) -> Sums:
+        """What the reservations of each queue hold together, those of its descendants not included."""
+        if self.sums is None:
+            sums: dict[Key, CPUMemory] = {}
+            for each in self.reservations.values():
+                _add(sums, each, each.held)
+            object.__setattr__(self, "sums", sums)  # follows from the rest, so the value stays the same
+            return sums
+        return self.sums
+
+    def having(self, uid: str, reservation: Reservation) -> Ledger:
+        """With another reservation for one pod."""
+        sums, before = dict(self.by_queue()), self.reservations.get(uid)
+        if before is not None:
+            _add(sums, before, CPUMemory(-before.held.cpu_millis, -before.held.memory_bytes))
+        _add(sums, reservation, reservation.held)
+        ends = min(self.none_ends_before, reservation.expires)
+        return Ledger({**self.reservations, uid: reservation}, sums, ends)
+
+
+def _add(sums: dict[Key, CPUMemory], reservation: Reservation, amount: CPUMemory) -> None:
+    key = reservation.queue, reservation.preemptible
+    cpu_millis, memory_bytes = sums.get(key, NOTHING)
+    sums[key] = CPUMemory(cpu_millis + amount.cpu_millis, memory_bytes + amount.memory_bytes)
+    if sums[key] == NOTHING:
+        del sums[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +122,19 @@ def admit(
     delta = growth(old, new, pod_level=options.pod_level)
     more = CPUMemory.of(delta)
     reservation = _reservation(ledger, old, directory, more, seen, now + limits.ttl_seconds)
-    others = {uid: each for uid, each in ledger.reservations.items() if uid != old.uid}
-    amounts = [(each, each.held) for each in others.values()]
+    sums, before = dict(ledger.by_queue()), ledger.reservations.get(old.uid)
+    if before is not None:
+        _add(sums, before, CPUMemory(-before.held.cpu_millis, -before.held.memory_bytes))
     if reservation is not None:
         # The check adds the growth itself: of this pod's own reservation only what goes beyond that counts here.
-        amounts.append((reservation, _minus(reservation.held, more)))
-    reserved = _reserved(charges, amounts, directory)
+        _add(sums, reservation, _minus(reservation.held, more))
+    reserved = _reserved(charges, sums, directory, () if reservation is None else _path(reservation.queue, directory))
     answer = decide_resize(old, new, directory, options, reserved, delta)
     if answer.reason is not ResizeReason.FITS or answer.group is None or reservation is None or more == NOTHING:
         return answer, ledger
     if old.uid not in ledger.reservations and len(ledger.reservations) >= limits.capacity:
         return _full(answer, old, answer.group, limits.capacity), ledger
-    return answer, Ledger({**others, old.uid: reservation})
+    return answer, ledger.having(old.uid, reservation)
 
 
 def _reservation(
@@ -141,9 +179,11 @@ def settle(ledger: Ledger, occupied: Mapping[str, CPUMemory], gone: Collection[s
 
 def expire(ledger: Ledger, now: float) -> Ledger:
     """End every reservation whose time has come."""
-    if all(each.expires > now for each in ledger.reservations.values()):
+    if now < ledger.none_ends_before:
         return ledger
-    return Ledger({uid: each for uid, each in ledger.reservations.items() if each.expires > now})
+    left = {uid: each for uid, each in ledger.reservations.items() if each.expires > now}
+    sums = ledger.sums if len(left) == len(ledger.reservations) else None
+    return Ledger(left, sums, min((each.expires for each in left.values()), default=inf))
 
 
 def rebuild(wanted: Mapping[str, Reservation], capacity: int = MAX_RESERVATIONS) -> Ledger:
@@ -160,28 +200,25 @@ def rebuild(wanted: Mapping[str, Reservation], capacity: int = MAX_RESERVATIONS)
 
 def with_reserved(charges: Mapping[str, QueueCharge], ledger: Ledger, directory: Directory) -> dict[str, QueueCharge]:
     """The charges with what is reserved below each queue."""
-    return _reserved(charges, ((each, each.held) for each in ledger.reservations.values()), directory)
+    return _reserved(charges, ledger.by_queue(), directory, None)
 
 
 def _reserved(
-    charges: Mapping[str, QueueCharge], amounts: Iterable[tuple[Reservation, CPUMemory]], directory: Directory
+    charges: Mapping[str, QueueCharge], sums: Sums, directory: Directory, wanted: Collection[str] | None
 ) -> dict[str, QueueCharge]:
-    """The charges with these amounts reserved in each reservation's queue and above."""
-    sums: dict[str, list[int]] = {}  # cpu and memory of all work, then of non-preemptible work
-    paths: dict[str, list[str]] = {}
-    for reservation, (cpu_millis, memory_bytes) in amounts:
-        path = paths.get(reservation.queue)
-        if path is None:
-            path = paths[reservation.queue] = _path(reservation.queue, directory)
-        for name in path:
-            held = sums.setdefault(name, [0, 0, 0, 0])
+    """The charges with these amounts reserved in each queue and above. wanted: the only queues that matter; None: all."""
+    totals: dict[str, list[int]] = {}  # cpu and memory of all work, then of non-preemptible work
+    for (queue, preemptible), (cpu_millis, memory_bytes) in sums.items():
+        for name in _path(queue, directory):
+            held = totals.setdefault(name, [0, 0, 0, 0])
             held[0] += cpu_millis
             held[1] += memory_bytes
-            if not reservation.preemptible:
+            if not preemptible:
                 held[2] += cpu_millis
                 held[3] += memory_bytes
     result = dict(charges)
-    for name, held in sums.items():
+    for name in totals if wanted is None else totals.keys() & wanted:
+        held = totals[name]
         charge = result.get(name, QueueCharge())
         result[name] = replace(charge, reserved=CPUMemory(*held[:2]), reserved_non_preemptible=CPUMemory(*held[2:]))
     return result

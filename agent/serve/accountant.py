@@ -121,8 +121,9 @@ class AccountantService:
         with self._lock:
             answer, unready, ledger = self._accountant.decide(old, new, self._clock(), reserve=reserve)
             if ledger is not self._accountant.ledger:
-                if self._store is not None:
-                    self._store.save_ledger(ledger)
+                reservation = ledger.reservations.get(old.uid)
+                if self._store is not None and reservation is not None:
+                    self._store.save_reservation(old.uid, reservation)  # others that have ended are written by `tick`
                 self._accountant.ledger = ledger
                 self._changed()
         return ResizeVerdict(answer, unready)

@@ -90,7 +90,7 @@ class AccountantStore:
                 aside = self._journal.with_name("ledger.jsonl.damaged")
                 self._journal.rename(aside)
                 log.error("%s: damaged; kept as %s", self._journal, aside)
-            self._written = found
+            self._written = dict(found)
             self._rewrite()
         except OSError as error:
             raise StoreError(self._journal, error) from error
@@ -102,14 +102,16 @@ class AccountantStore:
         changed: dict[str, Reservation | None] = {
             uid: each for uid, each in now.items() if self._written.get(uid) is not each
         }
-        changed |= dict.fromkeys(self._written.keys() - now.keys())
+        self._append({**changed, **dict.fromkeys(self._written.keys() - now.keys())})
+
+    def save_reservation(self, uid: str, reservation: Reservation) -> None:
+        """Make one reservation durable. Raises StoreError; then it is not on disk."""
+        self._append({uid: reservation})
+
+    def _append(self, changed: Mapping[str, Reservation | None]) -> None:
         if not changed:
             return
         try:
-            if self._lines + len(changed) > _MIN_LINES + 4 * len(now):
-                self._written = dict(now)
-                self._rewrite()
-                return
             text = b"".join(_line(uid, each) for uid, each in changed.items())
             before = os.fstat(self._descriptor).st_size
             try:
@@ -123,7 +125,20 @@ class AccountantStore:
         except OSError as error:
             raise StoreError(self._journal, error) from error
         self._lines += len(changed)
-        self._written = dict(now)
+        for uid, each in changed.items():
+            if each is None:
+                self._written.pop(uid, None)
+            else:
+                self._written[uid] = each
+        if self._lines > _MIN_LINES + 4 * len(self._written):
+            self._shorten()
+
+    def _shorten(self) -> None:
+        """Write the journal anew. It need not be shorter: where that fails it is tried again after some more lines."""
+        try:
+            self._rewrite()
+        except OSError as error:
+            log.warning("%s: not shortened: %s", self._journal, error.strerror)
 
     def _rewrite(self) -> None:
         new = self._journal.with_name("ledger.jsonl.new")

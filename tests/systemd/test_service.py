@@ -1,8 +1,8 @@
 """The unit under a real systemd 252: installed as docs/install.md says, booted in a container, watched from inside.
 
 One boot for all: `inside.py` does everything in there and writes down what it saw, each test here judges one part of that.
-What a container cannot show: cgroup v2 and its cpuset files under this unit (here the v1 controllers of the host, which nspawn
-shows read-only and `inside.py` makes writable), and that IPAddressDeny= or OOM settings of an admin work.
+What a container cannot show: cgroup v2 and what Delegate= does there. Here the v1 controllers are the host's, shown read-only by
+nspawn and made writable by `inside.py`, which runs as well in a virtual machine with v2.
 """
 
 from __future__ import annotations

@@ -62,17 +62,21 @@ def anchors(containers: Iterable[Container], held: Mapping[str, CPUSet], reusabl
 
 def _numbers(managers: Managers, now: Situation, resource: str) -> str:
     """ "cpu: asked 4; free 1 of 6 on NUMA node 0, 2 of 6 on 1": capacity is what the preferred width goes by."""
-    if resource == "cpu":
-        nodes = managers.machine.topology.numa_masks
-        there = now.free | now.reusable
-        rows = [(node, (there.mask & cpus).bit_count(), cpus.bit_count()) for node, cpus in nodes.items()]
-    else:
-        tables = {node: state.memory.get(resource) for node, state in sorted(now.machine.items())}
-        rows = [(node, table.free, table.allocatable) for node, table in tables.items() if table is not None]
+    rows = _rows(managers, now, resource)
     listed = [f"NUMA node {node} has {free} free of {capacity}" for node, free, capacity in rows[:_LISTED_NODES]]
     if len(rows) > _LISTED_NODES:
         listed.append(f"{len(rows) - _LISTED_NODES} more nodes {sum(free for _, free, _ in rows[_LISTED_NODES:])} free")
     return f"{resource}: asked {now.asked[resource]}; {', '.join(listed)}"
+
+
+def _rows(managers: Managers, now: Situation, resource: str) -> list[tuple[int, int, int]]:
+    """NUMA node, free, capacity."""
+    if resource == "cpu":
+        nodes = managers.machine.topology.numa_masks
+        there = now.free | now.reusable
+        return [(node, (there.mask & cpus).bit_count(), cpus.bit_count()) for node, cpus in nodes.items()]
+    tables = {node: state.memory.get(resource) for node, state in sorted(now.machine.items())}
+    return [(node, table.free, table.allocatable) for node, table in tables.items() if table is not None]
 
 
 def _rule(managers: Managers, decided: Sequence[Considered], names: Sequence[str]) -> str:
@@ -97,6 +101,14 @@ def _hint(managers: Managers, decided: Sequence[Considered], names: Sequence[str
             f"{format_list(cpu.required)}: a smaller request here, an init container without whole CPUs, one that is too large "
             "for that node, or topologyManagerScope: pod would help"
         )
+    lacking = [
+        f"{free} of {item.resource} are free in all"
+        for item in decided
+        if item.resource in now.asked
+        and (free := sum(free for _, free, _ in _rows(managers, now, item.resource))) < now.asked[item.resource]
+    ]
+    if lacking:
+        return f"{'; '.join(lacking)}: ask for less, or end other pods"
     most = [text for item in decided if (text := _most(item))]
     if most:
         return f"{'; '.join(most)}; or end other pods, or use topologyManagerPolicy: best-effort"

@@ -71,6 +71,12 @@ def test_resources_that_fit_only_apart_are_named_together() -> None:
     assert verdict.hint.startswith("ask for less of cpu or memory")
 
 
+def test_more_than_is_free_in_all_is_told_so() -> None:
+    managers = node(regular(8, numa=2), topology_policy="restricted")
+    verdict = refused(admit(managers, admitted(managers, named("a", guaranteed("2"))), named("p", guaranteed("6"))))
+    assert verdict.hint == "5 of cpu are free in all: ask for less, or end other pods"
+
+
 def test_many_numa_nodes_are_summed_up() -> None:
     managers = node(regular(40, numa=20), topology_policy="single-numa-node")
     verdict = refused(admit(managers, admitted(managers), named("p", guaranteed("3"))))

@@ -31,12 +31,13 @@ _CONTAINER_ID = re.compile(r"[a-z0-9+.-]+://([0-9a-f]{64})", re.ASCII)
 class NodePod:
     """A pod of this node. pod: with the sizes that the kubelet has accepted, without status.
 
-    terminal: phase Succeeded or Failed. running: a container of it runs by its status. instances: container id -> name.
+    terminal: phase Succeeded or Failed. running: the last container, in the order in which they start, that runs by its status;
+    "" where none does. instances: container id -> name.
     """
 
     pod: Pod
     terminal: bool = False
-    running: bool = False
+    running: str = ""
     instances: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -46,10 +47,11 @@ def decode_node_pod(obj: JSONObject) -> NodePod:
     mirrored = pod.annotations.get(MIRROR, "")
     uid = mirrored if _CONFIG_HASH.fullmatch(mirrored) else pod.uid
     statuses = pod.status.container_statuses
+    running = {each.name for each in statuses if each.state is ContainerState.RUNNING}
     return NodePod(
         accepted(replace(pod, uid=uid)),
         terminal=pod.terminal,
-        running=any(each.state is ContainerState.RUNNING for each in statuses),
+        running=next((each.name for each in reversed(pod.containers) if each.name in running), ""),
         instances={found: each.name for each in statuses if (found := container_id(each.container_id))},
     )
 

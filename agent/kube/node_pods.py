@@ -60,7 +60,7 @@ class NodePods:
         pods.sort(key=lambda each: (each.pod.creation_timestamp, each.pod.namespaced_name))
         problems = [entry.problem for entry in self._entries.values() if entry.problem]
         return View(
-            wanted=tuple(Wanted(each.pod, self.source, terminal=each.terminal) for each in pods),
+            wanted=tuple(Wanted(each.pod, self.source, terminal=each.terminal, running=each.running) for each in pods),
             synced=True,
             problems=tuple(problems[:MAX_PROBLEMS]),
             instances={

@@ -83,14 +83,15 @@ class Refused:
 class Wanted:
     """A pod that a source wants here. fingerprint: of its manifest apart from cpu and memory, "" for other sources.
 
-    terminal, running: what a source beside a kubelet says of its life: it has ended for good, a container of it runs.
+    terminal, running: what a source beside a kubelet says of its life: it has ended for good; the last container, in the order in
+    which they start, that runs.
     """
 
     pod: Pod
     source: str = "manifests"
     fingerprint: str = ""
     terminal: bool = False
-    running: bool = False
+    running: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,12 +270,21 @@ class _Run:
         if not is_second(wanted.source):
             return record
         after = replace(record, source=wanted.source)
-        after = followed(after, terminating=wanted.pod.terminating, running=wanted.running)
+        after = followed(after, terminating=wanted.pod.terminating, running=bool(wanted.running))
         if after != record:
             self._put(after)
+        if wanted.running:
+            self._started(record.pod, wanted.running)
         if after.phase is PodPhase.TERMINATING and record.phase is not PodPhase.TERMINATING:
             self.say(Event.TERMINATING, record.pod, message="keeps what it holds until its containers have stopped")
         return after
+
+    def _started(self, pod: Pod, container: str) -> None:
+        """Init containers before one that runs have ended: their memory is free for others."""
+        grants = container_started(self.state.grants, pod, container)
+        if grants is not self.state.grants:
+            self.state = replace(self.state, grants=grants)
+            self.resized = True
 
     def _follow_resources(self, record: PodRecord, pod: Pod) -> None:
         """An edit of cpu and memory is a wish to resize; `try_resizes` answers it."""
@@ -416,7 +426,7 @@ class _Run:
         verdict = self._judge(pod, wanted.source)
         record = PodRecord(pod, PodPhase.ADMITTED, self.seen.now_seconds, wanted.source, wanted.fingerprint)
         if is_second(wanted.source):
-            record = followed(record, terminating=pod.terminating, running=wanted.running)
+            record = followed(record, terminating=pod.terminating, running=bool(wanted.running))
         if not verdict.admitted and is_second(wanted.source):
             mark = unplaced(verdict)
             self._put(replace(record, unplaced=mark))

@@ -13,7 +13,7 @@ from agent.policy.node_fit import NodeCapacity
 from agent.policy.plan import Decision, Event, Observation, Wanted, decide
 from agent.policy.restore import fresh
 from tests.nodes import cpus_of, named, node
-from tests.pods import amounts, app, guaranteed
+from tests.pods import amounts, app, guaranteed, init
 from tests.policy.cpu_machines import regular
 from tests.states import EPOCH
 
@@ -47,7 +47,7 @@ class Node:
         return cpus_of(self.state.grants)
 
 
-def listed(name: str, cpus: str = "", *, terminal: bool = False, running: bool = False, deleted: str = "") -> Wanted:
+def listed(name: str, cpus: str = "", *, terminal: bool = False, running: str = "", deleted: str = "") -> Wanted:
     pod: Pod = named(name, guaranteed(cpus) if cpus else app())
     return Wanted(replace(pod, deletion_timestamp=deleted), "kubelet", terminal=terminal, running=running)
 
@@ -97,7 +97,7 @@ def test_the_kubelet_alone_judges_whether_a_pod_fits_the_node() -> None:
 
 def test_a_terminating_pod_keeps_its_cpus_until_the_source_has_let_it_go_and_its_tasks_are_gone() -> None:
     here = Node()
-    here.look(listed("a", "2", running=True))
+    here.look(listed("a", "2", running="app"))
     assert here.state.pods["a"].phase is PodPhase.RUNNING
     assert here.look(listed("a", "2", deleted="2026-01-01T00:00:00Z")) == [(Event.TERMINATING, "a")]
     assert here.look(alive="a") == []
@@ -107,9 +107,9 @@ def test_a_terminating_pod_keeps_its_cpus_until_the_source_has_let_it_go_and_its
 
 def test_a_pod_that_a_listing_left_out_and_that_still_runs_goes_on_when_it_is_listed_again() -> None:
     here = Node()
-    here.look(listed("a", "2", running=True))
+    here.look(listed("a", "2", running="app"))
     assert here.look(alive="a") == [(Event.TERMINATING, "a")]
-    assert here.look(listed("a", "2", running=True)) == []
+    assert here.look(listed("a", "2", running="app")) == []
     assert here.state.pods["a"].phase is PodPhase.RUNNING
     assert here.cpus == "a/app=1-2 shared=0,3-7"
 
@@ -167,3 +167,16 @@ def test_while_paused_nobody_gets_anything_exclusive() -> None:
     assert here.cpus == "shared=0-7"
     assert here.look(listed("a", "2"), listed("shared"), paused=True, retry=True) == []
     assert here.look(listed("a", "2"), listed("shared"), retry=True) == [(Event.PLACED, "a")]
+
+
+def test_memory_of_init_containers_is_free_once_a_later_container_runs() -> None:
+    here = Node(node(regular(8), memory_policy="Static"))
+    sizes = "cpu=1 memory=4Gi"
+    pod = named("a", init(sizes, sizes), guaranteed("1"))
+    here.look(Wanted(pod, "kubelet"))
+    held = here.state.grants.memory.machine[0].memory["memory"].reserved
+    here.look(Wanted(pod, "kubelet", running="init"))
+    assert here.state.grants.memory.machine[0].memory["memory"].reserved == held
+    here.look(Wanted(pod, "kubelet", running="app"))
+    assert set(here.state.grants.memory.entries["a"]) == {"app"}
+    assert here.look(Wanted(pod, "kubelet", running="app")) == []

@@ -21,6 +21,7 @@ from agent.formats.kubelet_import import read_files, record_pods
 from agent.formats.pods import decode_pod
 from agent.formats.repair_steps import encode_steps, render_steps
 from agent.model.pod import Pod
+from agent.model.quantity import Quantity
 from agent.model.state import Epoch, State
 from agent.node.state_store import StateStore
 from agent.policy.repair import plan_repair
@@ -75,13 +76,16 @@ def import_command(
     records, uids = record_pods(imported, _pods(pods_path))
     for note in imported.notes:
         click.echo(f"note: {note}")
-    plan = plan_repair(rules.managers, imported.grants, records, Change(None, rules.policy))
+    section = rules.config.state
+    change = Change(None, rules.policy, Quantity.parse(section.memoryTolerance).value(), section.confirmNewCPUs)
+    plan = plan_repair(rules.managers, imported.grants, records, change)
     for line in render_steps(encode_steps(plan)):
         click.echo(line)
     if apply_:
         # the safe steps are made; the others wait for `repair --apply`, the pods marked
         marked = {uid: replace(record, degraded=plan.marks.get(uid)) for uid, record in records.items()}
-        _write(Path(rules.config.state.directory), State(_epoch(None), 1, "", rules.policy, plan.safe, marked, uids))
+        policy = plan.policy_until_applied(change)
+        _write(Path(section.directory), State(_epoch(None), 1, "", policy, plan.safe, marked, uids))
         click.echo(f"written: {rules.config.state.directory}, {len(records)} pods known by name")
     return 1 if plan.waiting else 0
 

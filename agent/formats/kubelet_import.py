@@ -59,7 +59,7 @@ def _reading(name: str, data: bytes, *, accept_unverified: bool) -> Reading:
     reading = _READERS[name](data)
     if reading.verdict in (Verdict.DAMAGED, Verdict.UNREADABLE):
         raise CheckpointError(
-            f"{name}: {reading.verdict}: {reading.why}",
+            f"{name}{f' (version {reading.version})' if reading.version else ''}: {reading.verdict}: {reading.why}",
             hint="nothing was imported; see: pinfold checkpoint verify; the running containers' cgroups may still prove it",
         )
     if reading.verdict is Verdict.UNVERIFIED and not accept_unverified:

@@ -143,7 +143,7 @@ def test_a_node_without_policies_gives_the_files_of_one() -> None:
 def test_a_damaged_file_stops_the_import_and_is_named() -> None:
     files = export(STATE, forms_for("1.37", pod_level_managers=False)).files
     for name, data in files.items():
-        with pytest.raises(CheckpointError, match=f"{name}: damaged"):
+        with pytest.raises(CheckpointError, match=rf"{name} \(version v\d\): damaged"):
             read_files({**files, name: data.replace(b"1", b"2", 1)})
 
 

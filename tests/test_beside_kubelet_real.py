@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -79,7 +81,7 @@ def beside(tmp_path: Path) -> Iterator[Beside]:
         for qos in (QOSClass.BURSTABLE, QOSClass.BEST_EFFORT):
             hierarchy.create(qos_cgroup(Driver.CGROUPFS, qos, f"/{parent}"))
         with served(kubelet.answer) as server:
-            config = {
+            config: dict[str, Any] = {
                 "node": {"root": "/", "kubeletRoot": str(tmp_path / "kubelet")},
                 "sources": {"manifests": None, "kubelet": {"url": server.url, "periodSeconds": 0.5}},
                 "enforcement": {
@@ -177,3 +179,21 @@ def test_release_widens_everything_over_a_restart_and_going_on_pins_again(beside
     beside.agent.control.call("pause", {"on": False})
     beside.until_affinity(pinned, {1})
     beside.until_affinity(shared, {0})
+
+
+def test_doctor_names_processes_of_the_host_that_may_run_on_exclusive_cpus(beside: Beside) -> None:
+    pinned = beside.kubelet.run("db", "1")
+    beside.until_affinity(pinned, {1})
+    config = str(beside.agent.directory / "config.yaml")
+    done = subprocess.run(
+        [sys.executable, "-m", "agent", "doctor", "--config", config, "-o", "json"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    findings = json.loads(done.stdout)["findings"]
+    (found,) = [each for each in findings if each["check"] == "strangers"]
+    assert found["level"] == "warning"
+    assert "may run on the exclusive CPUs 1: " in found["text"]  # this test's own process is one of them
+    assert "AllowedCPUs=0," in found["hint"]

@@ -15,12 +15,16 @@ from agent.config import load
 from agent.config_schema import Config
 from agent.errors import AgentError
 from agent.log import printable
+from agent.model.cpuset import CPUSet
+from agent.model.pod import QOSClass
 from agent.node import doctor_checks
 from agent.node.doctor_checks import Finding, Level
 from agent.node.topology import read_topology
 from agent.node_config import manager_config
+from agent.policy.cgroup_names import Driver, qos_cgroup
 from agent.policy.managers import start
 from agent.policy.policy_machine import policy_machine
+from agent.serve.control_client import ControlClient
 from agent.source_config import probe_sources
 
 
@@ -79,6 +83,7 @@ def examine(config: Config) -> Iterator[Finding]:
     for name, fault in probe_sources(config):
         yield _source(name, fault)
     yield from doctor_checks.services(root)
+    yield from _strangers(config, root)
     state = Path(config.state.directory)
     yield from doctor_checks.clock(root, time.time(), [state / "pinfold_state"])
     yield from doctor_checks.directories(
@@ -114,6 +119,21 @@ def _machine(config: Config, root: Path) -> Iterator[Finding]:
     except OSError:
         command_line = ""
     yield from doctor_checks.reserved_cpus(machine.topology, managers.cpu.reserved, command_line)
+
+
+def _strangers(config: Config, root: Path) -> Iterator[Finding]:
+    """Who else may run where the running agent has given CPUs away; nothing where no agent runs."""
+    try:
+        status = ControlClient(Path(config.control.socket)).call("status", {})
+    except AgentError:
+        return
+    online, shared, reserved = (CPUSet.parse(status["cpus"][name]) for name in ("online", "shared", "reserved"))
+    section = config.enforcement
+    own = group_path(section.parent)
+    kubelets = (qos_cgroup(driver, QOSClass.GUARANTEED, section.kubeletCgroupRoot) for driver in Driver)
+    theirs = shared | reserved
+    if section.backend != "none" and theirs:
+        yield from doctor_checks.strangers(root, Path(section.cgroupRoot), (own, *kubelets), online - theirs, theirs)
 
 
 def _source(name: str, fault: AgentError | None) -> Finding:

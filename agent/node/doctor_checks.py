@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +20,7 @@ from agent.model.machine import CPUTopology
 from agent.node.cgroup import detect
 from agent.node.cri import CRIClient
 from agent.node.kubelet_policy import KubeletConflictError, kubelet_conflicts
+from agent.node.tasks import foreign_tasks
 
 
 class Level(StrEnum):
@@ -151,6 +153,30 @@ def reserved_cpus(topology: CPUTopology, reserved: CPUSet, command_line: str) ->
         yield Finding("reserved", Level.WARNING, text, "boot without isolcpus: pinfold's cpusets keep others away")
     if reserved and not halves:
         yield Finding("reserved", Level.OK, f"CPUs {reserved}")
+
+
+def strangers(
+    root: Path, mount: Path, groups: Iterable[PurePosixPath], exclusive: CPUSet, others: CPUSet
+) -> Iterator[Finding]:
+    """Processes that may run on exclusive CPUs although they belong to no container. groups: where containers'
+    processes are. others: the CPUs that are for everybody."""
+    if not exclusive:
+        return
+    try:
+        hierarchy = detect(mount)
+        owners = {pid for group in groups if hierarchy.exists(group) for pid in hierarchy.processes(group)}
+        found = [task.name for task in foreign_tasks(root / "proc", exclusive, owners)]
+    except (AgentError, OSError) as error:
+        yield Finding("strangers", Level.WARNING, f"processes cannot be looked at: {error}", "run as root")
+        return
+    if not found:
+        yield Finding("strangers", Level.OK, f"nobody else may run on the exclusive CPUs {exclusive}")
+        return
+    names = Counter(found)
+    shown = ", ".join(name for name, _ in names.most_common(6)) + (", ..." if len(names) > 6 else "")
+    text = f"{len(found)} processes of the host may run on the exclusive CPUs {exclusive}: {shown}"
+    hint = f"systemctl set-property --runtime system.slice AllowedCPUs={others}, and user.slice and init.scope likewise"
+    yield Finding("strangers", Level.WARNING, text, hint)
 
 
 def clock(root: Path, now_seconds: float, written: Iterable[Path]) -> Iterator[Finding]:

@@ -149,7 +149,7 @@ def test_a_socket_of_a_live_process_is_refused_and_one_of_a_dead_one_taken_over(
         ({"http": {"port": "many"}}, "http.port"),
         ({"reservedSystemCPUs": "99"}, "unknown CPU ID: 99"),
         ({"reservedSystemCPUs": "3-1"}, "invalid CPU list '3-1'"),
-        ({"http": {"tls": {}}}, "this release does not have TLS beyond loopback yet"),
+        ({"http": {"tls": {}}}, "http.tls: unknown key"),
         ({"cpuManagerPolicy": "dynamic"}, 'unknown policy: "dynamic"'),
         ({"node": {"root": "/nonexistent"}}, "/nonexistent"),
         ({"memoryManagerPolicy": "Static"}, "determined by Node Allocatable feature"),

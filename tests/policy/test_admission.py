@@ -312,3 +312,17 @@ def test_an_odd_request_is_aligned_to_one_uncore_cache() -> None:
     """BL-21."""
     managers = node(U16, cpu_options={"prefer-align-cpus-by-uncorecache": "true"})
     assert cpus_of(admitted(managers, named("p", guaranteed("7")))) == "p/app=1-3,8-11 shared=0,4-7,12-15"
+
+
+@pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
+def test_a_machine_of_34_numa_nodes_is_served_under_every_policy(policy: str) -> None:
+    """The kubelet enumerates 2^34 sets of nodes here, with policy none for every container."""
+    managers = node(regular(68, numa=34), memory_policy="Static", memory_gib=4, topology_policy=policy)
+    grants = admitted(managers, named("p", guaranteed("2", "4Gi")))
+    assert memory_of(grants, "p") == "app=4@1"
+    wide = admit(managers, grants, named("w", guaranteed("20", "40Gi")))
+    assert wide.admitted == (policy != "single-numa-node")
+    if wide.admitted:
+        assert len(wide.grants.cpu.entries["w"]["app"]) == 20
+        [block] = wide.grants.memory.entries["w"]["app"]
+        assert block.nodes.bit_count() == 10

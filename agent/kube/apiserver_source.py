@@ -49,7 +49,7 @@ class APIServerSource:
         self._select = {"fieldSelector": f"spec.nodeName={node_name}"}
         self._pace = pace or Pace()
         self._rng = random.Random()
-        self._pods = NodePods(NAME)
+        self._pods = NodePods(NAME, node_name)
         self._version = ""  # of the last thing heard; "" = a list is needed
         self._feed = Feed(NAME, self._follow)
 

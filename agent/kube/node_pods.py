@@ -29,9 +29,12 @@ class _Entry:
 
 @dataclass(slots=True)
 class NodePods:
-    """source: its name, for the pods' records."""
+    """source: its name, for the pods' records. node: pods that are bound to another one are passed over; "" where the source
+    has this node's only.
+    """
 
     source: str
+    node: str = ""
     _entries: dict[str, _Entry] = field(default_factory=dict)
 
     def put(self, obj: object) -> None:
@@ -40,7 +43,7 @@ class NodePods:
         before = self._entries.get(uid)
         if before is None and len(self._entries) >= MAX_PODS:
             raise AccessError(f"source {self.source}: more than {MAX_PODS} pods on one node")
-        self._entries[uid] = _decode(obj, before)
+        self._entries[uid] = _decode(obj, before, self.node)
 
     def drop(self, uid: str) -> None:
         """A pod is gone."""
@@ -52,7 +55,7 @@ class NodePods:
             raise AccessError(f"source {self.source}: {len(objects)} pods on one node, at most {MAX_PODS} are read")
         before, self._entries = self._entries, {}
         for obj in objects:
-            self._entries[uid_of(obj)] = _decode(obj, before.get(uid_of(obj)))
+            self._entries[uid_of(obj)] = _decode(obj, before.get(uid_of(obj)), self.node)
 
     def view(self, heard: float) -> View:
         """What is here now. Pods in the order of their creation, which is the kubelet's order of admission after its start."""
@@ -78,11 +81,14 @@ def uid_of(obj: object) -> str:
     return uid if isinstance(uid, str) else ""
 
 
-def _decode(obj: object, before: _Entry | None) -> _Entry:
+def _decode(obj: object, before: _Entry | None, node: str) -> _Entry:
     try:
         if not isinstance(obj, dict) or not uid_of(obj):
             raise AccessError(f"pod {describe(obj)}: has no uid")
-        return _Entry(decode_node_pod(obj))
+        found = decode_node_pod(obj)
+        if node and found.pod.node_name not in ("", node):
+            return _Entry(None, f"pod {describe(obj)}: is bound to node {found.pod.node_name[:80]}; it is passed over")
+        return _Entry(found)
     except AgentError as error:
         kept = before.pod if before is not None else None
         return _Entry(kept, f"{error}; " + ("its last form is used" if kept else "it is passed over"))

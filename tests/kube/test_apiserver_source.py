@@ -246,6 +246,15 @@ def test_a_pod_that_cannot_be_read_keeps_its_last_form_and_is_named() -> None:
         assert "its last form is used" in source.view().problems[0]
 
 
+def test_a_pod_of_another_node_is_passed_over() -> None:
+    foreign = pod("b", 12, "2")
+    foreign["spec"]["nodeName"] = "n2"
+    with followed([pod_list(pod("a", 9), foreign, version=13)], []) as (source, _):
+        wait_until(lambda: source.view().synced)
+        assert names(source) == ["a"]
+        assert "is bound to node n2" in source.view().problems[0]
+
+
 def test_an_event_without_end_is_given_up() -> None:
     def endless(to: Answer, version: str) -> None:
         to.open()

@@ -202,10 +202,12 @@ def _node(node: Mapping[str, Any], colours: Mapping[str, str]) -> str:
     if every:
         bars = [(colours.get(pod, ""), len(cpus)) for pod, cpus in held]
         bars += [("shared", len(shared)), ("reserved", len(reserved))]
-        parts.append(f'<div class="soft">{len(every)} CPUs <span class="cpus">{every}</span></div>{_bar(bars)}<ul>')
+        parts.append(
+            f'<div class="soft">{len(every)} CPUs <span class="cpus">{_listed(every)}</span></div>{_bar(bars)}<ul>'
+        )
         for pod, cpus in held:
             parts.append(_line(f"node {number} {pod}", _swatch(colours.get(pod, "")) + " " + safe(pod), cpus))
-        parts.append(_line(f"node {number} shared", f"{_swatch('shared')} shared, free for exclusive use", shared))
+        parts.append(_line(f"node {number} shared", f"{_swatch('shared')} free, shared", shared))
         parts.append(_line(f"node {number} reserved", f"{_swatch('reserved')} reserved", reserved) if reserved else "")
         parts.append("</ul>")
     else:
@@ -215,8 +217,13 @@ def _node(node: Mapping[str, Any], colours: Mapping[str, str]) -> str:
 
 
 def _line(key: str, what: str, cpus: CPUSet) -> str:
-    listed = f'<span class="cpus">{cpus}</span>' if cpus else '<span class="soft">none</span>'
+    listed = f'<span class="cpus">{_listed(cpus)}</span>' if cpus else '<span class="soft">none</span>'
     return f'<li {_holder(key, cpus)}><span class="wrap">{what}</span><span>{listed}</span></li>'
+
+
+def _listed(cpus: CPUSet) -> str:
+    """A CPU list that breaks between ranges only."""
+    return str(cpus).replace(",", ",<wbr>")
 
 
 def _bar(parts: Sequence[tuple[str, int]]) -> str:
@@ -290,7 +297,7 @@ def _row(
     )
     return (
         f'<tr class="{css_class}" {_holder(f"row {key}", cpus)}>{head}<td data-name="Container">{safe(what)}</td>'
-        f'<td data-name="CPUs" class="cpus">{cpus or "-"}</td><td data-name="These are">{safe(how)}</td>'
+        f'<td data-name="CPUs" class="cpus">{_listed(cpus) or "-"}</td><td data-name="These are">{safe(how)}</td>'
         f'<td data-name="Memory">{blocks}</td></tr>'
     )
 

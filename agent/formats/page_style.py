@@ -22,7 +22,7 @@ h1{font-size:20px;margin:0}h1 span{color:var(--soft);font-weight:400}
 h2{font-size:16px;margin:0 0 10px}h3{font-size:14px;margin:0 0 6px}
 section{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:14px 16px;margin:12px 0}
 a{color:var(--accent)}:focus-visible{outline:2px solid var(--lit);outline-offset:2px;border-radius:3px}
-code,.cpus{font-family:ui-monospace,'SF Mono',Menlo,'DejaVu Sans Mono',monospace;font-size:13px;overflow-wrap:anywhere}
+code,.cpus{font-family:ui-monospace,'SF Mono',Menlo,'DejaVu Sans Mono',monospace;font-size:13px}
 .soft{color:var(--soft)}.wrap{overflow-wrap:anywhere}p{margin:4px 0}
 .pill{display:inline-block;border-radius:99px;padding:1px 10px;font-size:13px;font-weight:600;background:var(--line)}
 .good{background:var(--good-bg);color:var(--good)}.bad{background:var(--bad-bg);color:var(--bad)}

@@ -34,7 +34,7 @@ Watch = Callable[[Answer, str], None]  # the stream, the resourceVersion that wa
 
 @contextmanager
 def followed(
-    lists: list[object], watches: list[Watch], tls: tuple[Path, Path] | None = None, **access: Any
+    lists: list[object], watches: list[Watch], tls: tuple[Path, Path] | None = None, node: str = "n1", **access: Any
 ) -> Iterator[tuple[APIServerSource, HTTPPart]]:
     """A source and its server, which gives these answers in order and holds the watch after the last one open."""
     release = threading.Event()
@@ -52,7 +52,7 @@ def followed(
             listed(to, "") if callable(listed) else to.json(listed)
 
     with served(answer, tls) as part:
-        source = APIServerSource(Access(part.url, **access), "n1", Pace(60.0, 1.0))
+        source = APIServerSource(Access(part.url, **access), node, Pace(60.0, 1.0))
         source.start(lambda: None)
         try:
             yield source, part
@@ -304,6 +304,6 @@ def test_a_recorded_watch_of_a_real_cluster_is_followed(shared_dir: Path) -> Non
             last.pop(each["object"]["metadata"]["uid"], None)
         elif each["type"] != "BOOKMARK":
             last[each["object"]["metadata"]["uid"]] = each["object"]["metadata"]["name"]
-    with followed([pod_list(version=first - 1)], [sends(*events, end=False)]) as (source, _):
+    with followed([pod_list(version=first - 1)], [sends(*events, end=False)], node="feas-node") as (source, _):
         wait_until(lambda: sorted(names(source)) == sorted(last.values()), lambda: (names(source), last))
         assert not source.view().problems

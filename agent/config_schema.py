@@ -290,14 +290,18 @@ class QueuesAPISection(Section):
 class QueuesSection(Section):
     """Queue accounting, of `pinfold queues serve` or, with enabled, inside the agent for its own node (docs/queues.md).
 
-    objects: files and directories of KAI objects. total: what there is to divide, such as cpu=64,memory=512Gi; "": what the nodes
-    have. stateDirectory: ""; nothing is kept. socket: takes reports and questions of local programs; "": none.
-    failOpen: what cannot be judged is admitted. ledger: reserve admitted growth until a report shows it.
+    objects: files and directories of KAI objects. apiserver: objects of the API server too, reached as sources.apiserver says,
+    else as a pod's environment does; apiserverPods: also its pods, for nodes without an agent.
+    total: what there is to divide, such as cpu=64,memory=512Gi; "": what the nodes have. stateDirectory: ""; nothing is kept.
+    socket: takes reports and questions of local programs; "": none. failOpen: what cannot be judged is admitted.
+    ledger: reserve admitted growth until a report shows it.
     """
 
     enabled: bool = False
     objects: list[str] = []
     objectsPeriodSeconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
+    apiserver: bool = False
+    apiserverPods: bool = True
     total: str = ""
     stateDirectory: str = ""
     socket: str = ""

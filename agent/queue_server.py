@@ -17,7 +17,8 @@ from typing import Self
 from agent.config import ConfigError
 from agent.config_schema import QueuesAPISection, QueuesSection, QueuesWebhookSection
 from agent.errors import AgentError
-from agent.formats.queue_objects import decode_objects
+from agent.formats.queue_objects import QueueObjects, decode_objects
+from agent.kube.cluster_objects import ClusterObjects, joined
 from agent.kube.object_files import ObjectFiles
 from agent.log import say
 from agent.model.quantity import QuantityError
@@ -53,7 +54,7 @@ _OPEN = ("/metrics", "/livez", "/readyz", "/healthz")  # for scrapers and probes
 class QueueServer:
     """Use as a context manager: serves in between. Raises AgentError where something cannot be had.
 
-    ticked: told every few seconds how many pods are kept.
+    cluster: objects of an API server, besides those of files. ticked: told every few seconds how many pods are kept.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class QueueServer:
         loop: ServingLoop,
         clock: Clock = time.time,
         *,
+        cluster: ClusterObjects | None = None,
         ticked: Callable[[int], None] | None = None,
     ) -> None:
         self.board = HealthBoard()
@@ -71,6 +73,8 @@ class QueueServer:
         self._section = section
         self._loop = loop
         self._clock = clock
+        self._cluster = cluster
+        self._from_files = QueueObjects()
         self._files = ObjectFiles([Path(each) for each in section.objects])
         self._ticked = ticked
         self._stack = ExitStack()
@@ -98,6 +102,10 @@ class QueueServer:
             store = self._stack.enter_context(AccountantStore(Path(section.stateDirectory)))
         self.service = AccountantService(accountant_options(section), self._clock, store, total_of(section))
         self.board.set("objects", Check(False, "not read yet"))
+        if self._cluster is not None:
+            self._cluster.start()
+            self._stack.callback(self._cluster.stop)
+            self.board.watch("apiserver", lambda: self._reachable(self._cluster))
         self._look()
         self.board.watch("nodes", self._nodes)
         self.board.watch("store", lambda: Check(not self.service.store_problem, self.service.store_problem))
@@ -178,10 +186,10 @@ class QueueServer:
 
     def _look(self) -> None:
         """Read the objects if their files have changed. Broken files leave what was read before in force, and are named."""
-        if not self._files.changed() and not self._said:
-            return
+        changed = self._files.changed() or bool(self._said)
         try:
-            objects = decode_objects(self._files.read())
+            if changed:
+                self._from_files = decode_objects(self._files.read())
         except AgentError as error:
             read_before = self.service.has_objects
             kept = "; what was read before stays in force" if read_before else ""
@@ -191,12 +199,26 @@ class QueueServer:
             self._said = str(error)
             return
         self._said = ""
+        objects = self._from_files
+        if self._cluster is not None:
+            changed = changed or self._cluster.changed()
+            if (of_cluster := self._cluster.read() if changed else None) is None:
+                return
+            objects = joined([objects, of_cluster])
+        if not changed:
+            return
         self.service.take_objects(objects)
         problems = "; ".join(str(problem) for problem in objects.problems[:5])
         self.board.set("objects", Check(True, problems))
-        say(_log, logging.INFO, "queue objects read", queues=len(objects.queues), pod_groups=len(objects.pod_groups))
+        level = logging.INFO if self._cluster is None else logging.DEBUG
+        say(_log, level, "queue objects read", queues=len(objects.queues), pod_groups=len(objects.pod_groups))
         for problem in objects.problems:
             say(_log, logging.WARNING, "queue object refused", problem=problem)
+
+    def _reachable(self, cluster: ClusterObjects | None) -> Check:
+        """A server that cannot be reached now is noteworthy: what was known stays."""
+        problems = {} if cluster is None else cluster.problems()
+        return Check(True, "; ".join(f"{kind}: {problem}" for kind, problem in problems.items()))
 
     def _nodes(self) -> Check:
         """Missing nodes are noteworthy, no reason to be out of service: the webhook has its own rule for them."""

@@ -13,11 +13,13 @@ import click
 from agent.commands.long_lived import LongLived
 from agent.commands.options import config_options, parse_flags
 from agent.config import load
-from agent.config_schema import QueuesSection
+from agent.config_schema import Config
+from agent.kube.cluster_objects import ClusterObjects
 from agent.log import say, set_up
 from agent.node.service_manager import from_environment
 from agent.queue_server import QueueServer
 from agent.serve.loop import ServingLoop
+from agent.source_config import apiserver_access
 
 _log = logging.getLogger("pinfold")
 
@@ -40,17 +42,21 @@ def command(config: Path | None, flags: tuple[str, ...], verbose: bool) -> int:
       pinfold queues serve --config queues.yaml
     """
     set_up(verbose=verbose)
-    serve(load(config, parse_flags(flags)).config.queues)
+    serve(load(config, parse_flags(flags)).config)
     return 0
 
 
-def serve(section: QueuesSection) -> None:
+def serve(config: Config) -> None:
     """Serve until SIGTERM or SIGINT."""
+    section = config.queues
+    cluster = None
+    if section.apiserver:
+        cluster = ClusterObjects(apiserver_access(config), () if section.apiserverPods else ("Pod",))
     sys.setswitchinterval(SWITCH_SECONDS)
     stopped, service = threading.Event(), from_environment()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     signal.signal(signal.SIGINT, lambda *_: stopped.set())
-    with ServingLoop() as loop, QueueServer(section, loop, ticked=LongLived().look) as server:
+    with ServingLoop() as loop, QueueServer(section, loop, cluster=cluster, ticked=LongLived().look) as server:
         say(
             _log,
             logging.INFO,

@@ -76,6 +76,7 @@ class Accountant:
         self._heard: dict[str, float] = {}
         self._remembered: set[str] = set()  # nodes that reported before a restart
         self._device_memory: Mapping[str, int] = {}
+        self._charged: dict[str, tuple[Pod, PodCharge | None]] = {}  # by UID, pods of the API server
         self._listed: Mapping[str, ResourceQuantities] = {}  # what nodes have, by their objects and by their reports
         self._reported: dict[str, ResourceQuantities] = {}
         self._missing: frozenset[str] | None = None  # None: to be found out anew
@@ -84,7 +85,7 @@ class Accountant:
 
     def take_objects(self, objects: QueueObjects, now: float) -> None:
         """Queues, pod groups, priority classes, nodes and pods, all of them as they are now."""
-        before, had = self.directory, self.objects
+        before, had, memory = self.directory, self.objects, self._device_memory
         tree, self.refused = build(objects.queues)
         self.directory = Directory.of(tree.queues.values(), objects.pod_groups, objects.priority_classes)
         self.objects, self._missing = objects, None
@@ -97,7 +98,7 @@ class Accountant:
             self.accounting.move_to(tree)
         self._recharge(before, now)
         if had is None or had.pods != objects.pods or had.nodes != objects.nodes or before != self.directory:
-            self._observe(objects, now)
+            self._observe(objects, before, memory, now)
         if had is not None:
             for name in {node.name for node in had.nodes} - {node.name for node in objects.nodes}:
                 self.release(name, now)
@@ -122,15 +123,20 @@ class Accountant:
             if pods:
                 self.accounting.restate(node, pods, now)
 
-    def _observe(self, objects: QueueObjects, now: float) -> None:
+    def _observe(self, objects: QueueObjects, before: Directory, memory: Mapping[str, int], now: float) -> None:
         """The API server's pods by node. With pods in the objects, a listed node without any has none."""
         charging = ChargeOptions(self._device_memory, self.options.queue_label)
+        # Of 50,000 pods a few have changed: the others keep their charge, unless what it was derived from is another one now.
+        earlier = self._charged if before == self.directory and memory == self._device_memory else {}
+        self._charged = {}
         by_node: dict[str, dict[str, PodCharge]] = {}
         if objects.pods:
             by_node = {node.name: {} for node in objects.nodes}
         for pod in objects.pods:
-            charge = pod_charge(pod, self.directory, charging)
             uid = pod.uid or pod.namespaced_name  # a file may leave it out
+            known = earlier.get(uid)
+            charge = known[1] if known is not None and known[0] is pod else pod_charge(pod, self.directory, charging)
+            self._charged[uid] = pod, charge
             if charge is not None:
                 by_node.setdefault(pod.node_name or UNPLACED, {})[uid] = charge
                 group = pod_group_of(pod, self.directory)

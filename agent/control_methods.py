@@ -140,7 +140,8 @@ class ControlMethods:
             pod = self._known(str(params.get("pod", "")))
             return [explain(keeper.managers, keeper.node, keeper.state, pod)]
         gate = keeper.managers.gates.pod_level_resources
-        found = decode_manifests(str(params["manifest"]).encode(), str(params.get("file")), pod_level_resources=gate)
+        text = str(params["manifest"]).encode(errors="surrogatepass")  # lone surrogates are named as what is no UTF-8
+        found = decode_manifests(text, str(params.get("file", "manifest")), pod_level_resources=gate)
         if found.problems:
             raise found.problems[0]
         state = keeper.state

@@ -132,11 +132,14 @@ def test_a_second_agent_on_the_same_state_directory_is_refused(tmp_path: Path) -
 def test_a_socket_of_a_live_process_is_refused_and_one_of_a_dead_one_taken_over(tmp_path: Path) -> None:
     with running(tmp_path / "one") as first:
         second = Agent(tmp_path / "two", {**first.config, "podResources": {"socket": str(first.socket)}})
-        (tmp_path / "two").mkdir()
+        second.manifests.mkdir(parents=True)
+        second.manifest("db", pod_text("db", "2"))
         second.start(wait=False)
         assert second.process is not None
         assert second.process.wait(30) == 3
         assert str(first.socket) in second.log()
+        assert "admitted" not in second.log()
+        assert not (second.state / "pinfold_state").exists()
         first.kill()
         second.start()
         second.stop()
@@ -201,6 +204,13 @@ def test_a_reload_with_a_wrong_configuration_keeps_the_one_in_force(tmp_path: Pa
         agent.write_config()
         agent.hang_up()
         agent.until(lambda status: bool(status["ready"]))
+
+
+def test_explain_names_what_is_no_text(tmp_path: Path) -> None:
+    with running(tmp_path) as agent:
+        with pytest.raises(RemoteError, match="not UTF-8 text"):
+            agent.control.call("explain", {"manifest": "a: \ud800", "file": "a.yaml"})
+        assert "Traceback" not in agent.log()
 
 
 def test_exec_says_why_it_cannot(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ from agent.serve.page import StatusPage
 from agent.serve.podresources import Endpoint, PodResourcesServer
 from agent.serve.podresources_upstream import Upstream, UpstreamAccess
 from agent.serve.series import Tally
-from agent.serve.sockets import SocketAccess
+from agent.serve.sockets import SocketAccess, refuse_taken
 from agent.serve.tls import ServerTLS
 from agent.serve.token_bucket import RateLimit
 from agent.source_config import access, apiserver_access, node_name
@@ -108,6 +108,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
     sources = PodSources(pod_sources(config), board)
     with ExitStack() as stack:
         store = stack.enter_context(StateStore(Path(config.state.directory)))
+        refuse_taken(sockets(config))  # first of all: an agent that cannot serve must not touch the pods of another
         beginning = first_state(store)
         keeper = Keeper(
             store,
@@ -335,6 +336,12 @@ def decision_log(config: Config) -> DecisionLog | None:
     """Where decisions are kept for later, if anywhere."""
     section = config.state
     return DecisionLog(Path(section.directory), section.decisionBytes) if section.decisionBytes else None
+
+
+def sockets(config: Config) -> list[Path]:
+    """All sockets that the agent makes."""
+    others = (config.nodeService.socket, config.control.socket)
+    return [*(each.access.path for each in endpoints(config)), *(Path(path) for path in others if path)]
 
 
 def endpoints(config: Config) -> list[Endpoint]:

@@ -12,6 +12,7 @@ import os
 import socket
 import stat
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +51,15 @@ class SocketAccess:
     path: Path
     mode: int = SOCKET_MODE
     group: str | int | None = None
+
+
+def refuse_taken(paths: Iterable[Path]) -> None:
+    """Before anything is decided: raise SocketInUseError where a live process listens at one of these paths."""
+    for path in paths:
+        try:
+            _refuse_live(path)
+        except OSError as error:
+            raise _path_error(path, error) from error
 
 
 class SocketFile:

@@ -87,9 +87,17 @@ class KubeletSourceSection(ServerSource):
 
 
 class APIServerSourceSection(ServerSource):
-    """The API server; a kubelet admits the pods: pinfold is second. Without url it is the one that a pod's environment names,
-    with the files of its service account.
+    """The API server; a kubelet admits the pods: pinfold is second. kubeconfig: a file that says all of it. Without that and
+    without url it is the one that a pod's environment names, with the files of its service account.
     """
+
+    kubeconfig: str = ""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> APIServerSourceSection:
+        if self.kubeconfig and (self.url or self.caFile or self.tokenFile or self.clientCertificateFile):
+            raise ValueError("kubeconfig says address and credentials; give it alone")
+        return self
 
 
 class SourcesSection(Section):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from agent.config import ConfigError
@@ -11,6 +12,7 @@ from agent.config_schema import APIServerSourceSection, Config, ServerSource
 from agent.errors import AgentError
 from agent.kube.apiserver_source import MAX_PAGE_BYTES, PATH, APIServerSource
 from agent.kube.http_access import Access, Server
+from agent.kube.kubeconfig import read_kubeconfig
 from agent.kube.kubelet_source import MAX_BYTES as KUBELET_BYTES
 from agent.kube.kubelet_source import KubeletSource
 from agent.kube.source import Source
@@ -59,13 +61,15 @@ def access(section: ServerSource, url: str = "", account: Path | None = None) ->
 
 
 def _apiserver_access(section: APIServerSourceSection, environment: Mapping[str, str]) -> Access:
+    if section.kubeconfig:
+        return replace(read_kubeconfig(Path(section.kubeconfig)), timeout_seconds=section.timeoutSeconds)
     if section.url:
         return access(section)
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise ConfigError(
             "sources.apiserver: no url, and the environment names no API server (KUBERNETES_SERVICE_HOST)",
-            hint="set sources.apiserver.url, or run pinfold as a pod",
+            hint="set sources.apiserver.kubeconfig or url, or run pinfold as a pod",
         )
     return access(section, f"https://{f'[{host}]' if ':' in host else host}:{port}", SERVICE_ACCOUNT)
 

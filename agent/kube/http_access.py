@@ -12,7 +12,7 @@ import json
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
@@ -58,6 +58,7 @@ class Access:
     """How to reach a server.
 
     url: https, or http on loopback. ca_file: who signed its certificate, None = the system's. token_file: a bearer token.
+    ca_data, token: the same as text, from a kubeconfig.
     verify: False takes any certificate, on loopback only (kubelets often sign their own). Raises AccessConfigError.
     """
 
@@ -68,6 +69,8 @@ class Access:
     client_key: Path | None = None
     verify: bool = True
     timeout_seconds: float = 10.0
+    ca_data: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -76,7 +79,7 @@ class Access:
             raise AccessConfigError(f"{self.url!r} is not an address", hint="write https://HOST:PORT")
         if parts.scheme == "http" and not local:
             raise AccessConfigError(f"{self.url}: clear text beyond loopback", hint="use https")
-        if parts.scheme == "http" and self.token_file is not None:
+        if parts.scheme == "http" and (self.token_file is not None or self.token):
             raise AccessConfigError(f"{self.url}: a token is not sent in clear text", hint="use https, or no tokenFile")
         if not self.verify and not local:
             raise AccessConfigError(f"{self.url}: an unchecked certificate beyond loopback", hint="give a caFile")
@@ -206,7 +209,10 @@ class Server:
         for path in (access.ca_file, access.client_certificate, access.client_key):
             if path is not None and not path.is_file():
                 raise AccessError(f"{path}: no such file", hint="see the files named in the configuration's sources")
-        context = ssl.create_default_context(cafile=access.ca_file)
+        try:
+            context = ssl.create_default_context(cafile=access.ca_file, cadata=access.ca_data or None)
+        except ssl.SSLError as error:
+            raise AccessError(f"{self._where('')}: the certificate authority cannot be read: {error.reason}") from error
         if not access.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -216,8 +222,9 @@ class Server:
 
     def _headers(self) -> Mapping[str, str]:
         headers = {"Accept": "application/json", "User-Agent": f"pinfold/{__version__}"}
-        if self._access.token_file is not None:
-            headers["Authorization"] = f"Bearer {_read_token(self._access.token_file)}"
+        file, token = self._access.token_file, self._access.token
+        if file is not None or token:
+            headers["Authorization"] = f"Bearer {_read_token(file) if file is not None else token}"
         return headers
 
     def _where(self, path: str) -> str:

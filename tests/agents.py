@@ -164,9 +164,15 @@ class Agent:
 
 
 @contextmanager
-def running(directory: Path, *, launcher: Sequence[str] = ("-m", "agent"), **config: Any) -> Iterator[Agent]:
+def running(directory: Path, **config: Any) -> Iterator[Agent]:
     """An agent on the captured two-socket machine (backend none) unless `config` says otherwise; ended at the end."""
-    agent = Agent(directory, {"node": {"root": str(TWO_SOCKETS)}, **config}, launcher=launcher)
+    with launched(Agent(directory, {"node": {"root": str(TWO_SOCKETS)}, **config})) as agent:
+        yield agent
+
+
+@contextmanager
+def launched(agent: Agent) -> Iterator[Agent]:
+    """This agent, started, and ended at the end."""
     try:
         agent.start()
         yield agent

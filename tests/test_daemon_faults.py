@@ -12,14 +12,15 @@ import pytest
 
 from agent.formats.state import decode
 from agent.model.state import State
-from tests.agents import Agent, pod_text, running
+from tests.agents import TWO_SOCKETS, Agent, launched, pod_text, running
 
 
 @contextmanager
 def faulty(directory: Path) -> Iterator[tuple[Agent, Path]]:
     """An agent with one pod, and the file that says how its disk fails."""
     faults = directory / "faults"
-    with running(directory / "agent", launcher=["-m", "tests.faulty_agent", str(faults)]) as agent:
+    launcher = ("-m", "tests.faulty_agent", str(faults))
+    with launched(Agent(directory / "agent", {"node": {"root": str(TWO_SOCKETS)}}, launcher=launcher)) as agent:
         agent.manifest("a", pod_text("a", "2"))
         agent.until_pod("a")
         yield agent, faults

@@ -180,7 +180,7 @@ def seen_beside(
 
 def test_a_finished_job_gives_its_cpus_to_the_next_and_is_not_listed_any_more(tmp_path: Path) -> None:
     """BL-43: each CPU is with one container at most, in the state and in what monitoring agents see."""
-    job, running = Wanted(A, "apiserver", running=True), Wanted(replace(B, uid="next"), "apiserver", running=True)
+    job, running = Wanted(A, "apiserver", running="app"), Wanted(replace(B, uid="next"), "apiserver", running="app")
     with started(tmp_path) as keeper:
         seen_beside(keeper, job)
         seen_beside(keeper, replace(job, terminal=True), running)

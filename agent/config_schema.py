@@ -20,6 +20,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+PathText = Annotated[str, Field(min_length=1)]
 QuantityText = Annotated[str, Field(max_length=64)]
 
 
@@ -50,7 +51,7 @@ class NodeSection(Section):
     NUMA nodes have fewer hugepages free than it is given, because something else took them.
     """
 
-    root: str = "/"
+    root: PathText = "/"
     name: str = ""
     kubeletRoot: str = "/var/lib/kubelet"
     minSharedCPUs: Annotated[int, Field(ge=0)] | None = None
@@ -61,7 +62,7 @@ class NodeSection(Section):
 class ManifestsSource(Section):
     """A directory of static-pod manifests. periodSeconds: how often it is looked at."""
 
-    path: str = "/etc/pinfold/manifests"
+    path: PathText = "/etc/pinfold/manifests"
     periodSeconds: Annotated[float, Field(gt=0, le=3600)] = 1.0
 
 
@@ -119,7 +120,7 @@ class EnforcementSection(Section):
     onKubeletPolicy: Literal["refuse", "observe"] = "refuse"
     kubeletCgroupRoot: str = "/"
     runtimeEndpoint: str = ""
-    cgroupRoot: str = "/sys/fs/cgroup"
+    cgroupRoot: PathText = "/sys/fs/cgroup"
     parent: str = "pinfold"
     periodSeconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
     podQuota: Literal["kubelet", "strict"] = "kubelet"
@@ -131,7 +132,7 @@ class StateSection(Section):
     decisionBytes: how much of the last decisions is kept for `gather` and `replay`; 0: nothing.
     """
 
-    directory: str = "/var/lib/pinfold"
+    directory: PathText = "/var/lib/pinfold"
     memoryTolerance: QuantityText = "64Mi"
     confirmNewCPUs: bool = False
     kubeletFiles: bool = False
@@ -150,7 +151,7 @@ SocketMode = Annotated[str, Field(pattern=r"^0?[0-7]{3}$")]
 class ClientGroup(Section):
     """A further PodResources socket for one group of clients, with a rate limit of its own; qps 0: none."""
 
-    socket: str
+    socket: PathText
     mode: SocketMode = "0660"
     group: str = ""
     qps: Annotated[float, Field(ge=0)] = 100.0
@@ -160,7 +161,7 @@ class ClientGroup(Section):
 class UpstreamSection(Section):
     """Another PodResources server, the kubelet's say, whose devices and dynamic resources are passed through."""
 
-    socket: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    socket: PathText = "/var/lib/kubelet/pod-resources/kubelet.sock"
     periodSeconds: Annotated[float, Field(ge=0.05, le=3600)] = 10.0
     timeoutSeconds: Annotated[float, Field(gt=0, le=60)] = 2.0
 
@@ -171,7 +172,7 @@ class PodResourcesSection(Section):
     clients: name of the group, a label of the metrics -> its socket. upstream: None for none.
     """
 
-    socket: str = "/run/pinfold/pod-resources/kubelet.sock"
+    socket: PathText = "/run/pinfold/pod-resources/kubelet.sock"
     mode: SocketMode = "0660"
     group: str = ""
     qps: Annotated[float, Field(ge=0)] = 100.0
@@ -349,7 +350,7 @@ class QueuesSection(Section):
 class ControlSection(Section):
     """The socket that carries what changes anything; root's alone."""
 
-    socket: str = "/run/pinfold/control.sock"
+    socket: PathText = "/run/pinfold/control.sock"
 
 
 class Config(Section):

@@ -361,6 +361,7 @@ class Daemon:
     def _enforce(self) -> None:
         try:
             done = self.enforcement.apply(self.keeper.state)
+            narrow = self.enforcement.too_narrow(self.keeper.managers.machine.topology.all)
         except CgroupError as error:
             self._fault("enforcement", error)
             return
@@ -377,6 +378,8 @@ class Daemon:
         elif done.starved:
             what = f"the shared pool is empty: {len(done.starved)} cgroups keep what they had, {done.starved[0]} first"
             self._fault("enforcement", AgentError(what, hint="end an exclusive pod, or reserve fewer CPUs"))
+        elif narrow is not None:
+            self._fault("enforcement", narrow)
         else:
             self._well("enforcement")
         try:

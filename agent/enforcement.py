@@ -120,6 +120,10 @@ class Enforcement:
         if self.exec_cgroups is not None:
             self.exec_cgroups.open()
 
+    def too_narrow(self, cpus: CPUSet) -> AgentError | None:
+        """Why containers cannot get all of the machine's CPUs, if they cannot. Raises CgroupError."""
+        return self.exec_cgroups.too_narrow(cpus) if self.exec_cgroups is not None else None
+
     def lacking(self, state: State) -> tuple[Pin, ...]:
         """What `apply` would write now. Raises CgroupError."""
         return pins_of(self._intents_of(state), self.enforcer.observe().groups).pins

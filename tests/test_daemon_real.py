@@ -13,8 +13,11 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from agent.errors import AgentError
+from agent.model.cpuset import CPUSet
 from agent.node.cgroup import Hierarchy, detect
+from agent.policy.cgroup_settings import Settings
 from tests.agents import PATIENCE_SECONDS, Agent, affinity, pod_text, running
+from tests.node.cgroup_parent import need_cpus, real_parent
 
 pytestmark = pytest.mark.real
 
@@ -165,3 +168,18 @@ def test_a_lost_state_is_taken_over_from_what_runs_before_anything_is_given(agen
     process.wait(PATIENCE_SECONDS)
     agent.remove("x")
     agent.until(lambda status: [pod["name"] for pod in status["pods"]] == ["a-first"])
+
+
+def test_a_parent_cgroup_with_fewer_cpus_than_the_machine_is_told(tmp_path: Path) -> None:
+    with real_parent(frozenset({"cpuset", "cpu"})) as (hierarchy, outer):
+        cpus = need_cpus(2, hierarchy)
+        hierarchy.inherit(outer)
+        hierarchy.write(outer, Settings(cpus=CPUSet.of(list(cpus)[:1])))
+        section = {"backend": "cgroup", "parent": f"{outer}/inner", "periodSeconds": 0.1}
+        with running(tmp_path, node={"root": "/"}, enforcement=section) as agent:
+            status = agent.until(lambda status: not status["ready"])
+            assert any(f"CPUs {next(iter(cpus))} only" in problem for problem in status["problems"])
+            hierarchy.write(outer, Settings(cpus=cpus))
+            hierarchy.inherit(outer / "inner")
+            agent.until(lambda status: status["ready"])
+            agent.stop()

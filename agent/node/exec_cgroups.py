@@ -10,8 +10,9 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from agent.model.cpuset import CPUSet
 from agent.node.cgroup import Hierarchy
-from agent.node.cgroup_errors import CgroupBusyError, CgroupGoneError
+from agent.node.cgroup_errors import CgroupBusyError, CgroupError, CgroupGoneError, OutsideParentError
 from agent.node.cgroup_label import read_label, write_label
 from agent.policy.cgroup_names import (
     CgroupKey,
@@ -36,6 +37,17 @@ class ExecCgroups:
         """Make the parent, or bring it up to what its own parent has now: at start and after hotplug. Raises CgroupError."""
         self._hierarchy.create(self._parent)
         self._hierarchy.inherit(self._parent)
+
+    def too_narrow(self, cpus: CPUSet) -> CgroupError | None:
+        """Why containers cannot get all of these CPUs: their parent has fewer. None where it has them, or is not there."""
+        try:
+            has, _ = self._hierarchy.bounds(self._parent)
+        except CgroupGoneError:
+            return None
+        if cpus <= has:
+            return None
+        what = f"containers here can get CPUs {has} only, not {cpus - has}"
+        return OutsideParentError(self._hierarchy.directories(self._parent)[0], what)
 
     def prepare(self, key: ContainerCgroup, pod: Settings, container: Settings) -> tuple[Path, ...]:
         """The directories whose cgroup.procs a process of the container must be written to, the grant in force already.

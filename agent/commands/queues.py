@@ -211,8 +211,7 @@ def reclaim(
     """
     if server is not None:
         wanted = name if "/" in name else f"default/{name}"
-        flags = {"queuePriorityInQuotaReclaim": in_quota_priority, "forbidTakeBack": forbid_take_back}
-        asked = {"job": wanted, **{key: True for key, given in flags.items() if given}}
+        asked = {"job": wanted, **_flags(in_quota_priority=in_quota_priority, forbid_take_back=forbid_take_back)}
         text = QueueClient(server).post("/v1/reclaim", asked, output="both")
         return 0 if show_answer(text, output)["possible"] else 1
     options = QueueOptions(k_value, saturation_multiplier, in_quota_priority, Profile.parse(profile), forbid_take_back)
@@ -230,6 +229,7 @@ def reclaim(
 
 @command.command("simulate")
 @_shared_options
+@server_options
 @_reclaim_options
 @click.option("--rounds", type=click.IntRange(1, 10_000), default=100, help="Stop after so many.")
 def simulate_command(
@@ -238,6 +238,7 @@ def simulate_command(
     profile: str,
     k_value: float,
     output: str,
+    server: ServerAddress | None,
     in_quota_priority: bool,
     saturation_multiplier: float,
     forbid_take_back: bool,
@@ -249,6 +250,10 @@ def simulate_command(
     Examples:
       pinfold queues simulate cluster.yaml --in-quota-priority
     """
+    if server is not None:
+        asked = {"rounds": rounds, **_flags(in_quota_priority=in_quota_priority, forbid_take_back=forbid_take_back)}
+        text = QueueClient(server).post("/v1/simulate", asked, output="both")
+        return 1 if show_answer(text, output)["looped"] else 0
     options = QueueOptions(k_value, saturation_multiplier, in_quota_priority, Profile.parse(profile), forbid_take_back)
     snapshot = _snapshot(files, total, options)
     _warn(snapshot)
@@ -260,6 +265,12 @@ def simulate_command(
         lambda: simulation_lines(snapshot.tree, outcome, counts),
     )
     return 1 if outcome.looped else 0
+
+
+def _flags(*, in_quota_priority: bool, forbid_take_back: bool) -> dict[str, bool]:
+    """What the command line asks for beyond what a server is set to."""
+    flags = {"queuePriorityInQuotaReclaim": in_quota_priority, "forbidTakeBack": forbid_take_back}
+    return {name: True for name, given in flags.items() if given}
 
 
 def _print(output: str, encoded: Callable[[], object], lines: Callable[[], Iterable[str]]) -> None:

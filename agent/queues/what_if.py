@@ -16,6 +16,8 @@ from agent.queues.jobs import Job
 from agent.queues.options import QueueOptions
 
 MAX_BYTES = 4 * 1024 * 1024
+MAX_ROUNDS = 1000
+DEFAULT_ROUNDS = 100
 
 _MAX_NAME = 600
 _MAX_SIZES = 1000
@@ -95,12 +97,7 @@ def decode_reclaim_question(body: bytes, options: QueueOptions) -> ReclaimQuesti
     """
     try:
         root = _root(body)
-        flag, forbid = root.get("queuePriorityInQuotaReclaim").boolean(), root.get("forbidTakeBack").boolean()
-        options = replace(
-            options,
-            queue_priority_in_quota_reclaim=options.queue_priority_in_quota_reclaim if flag is None else flag,
-            forbid_take_back=options.forbid_take_back if forbid is None else forbid,
-        )
+        options = _with_flags(root, options)
         if name := root.get("job").text(_MAX_NAME):
             return ReclaimQuestion(name, None, options)
         queue = root.get("queue")
@@ -112,6 +109,27 @@ def decode_reclaim_question(body: bytes, options: QueueOptions) -> ReclaimQuesti
         return ReclaimQuestion(job.name, job, options)
     except KubeFieldError as error:
         raise QuestionError(str(error), hint=error.hint) from error
+
+
+def decode_simulation_question(body: bytes, options: QueueOptions) -> tuple[int, QueueOptions]:
+    """{"rounds": 100}, with the same flags as a reclaim question. Raises QuestionError."""
+    try:
+        root = _root(body)
+        rounds = root.get("rounds").integer()
+        if rounds is not None and not 1 <= rounds <= MAX_ROUNDS:
+            raise root.get("rounds").error(f"must be 1 to {MAX_ROUNDS}")
+        return rounds or DEFAULT_ROUNDS, _with_flags(root, options)
+    except KubeFieldError as error:
+        raise QuestionError(str(error), hint=error.hint) from error
+
+
+def _with_flags(root: KubeField, options: QueueOptions) -> QueueOptions:
+    flag, forbid = root.get("queuePriorityInQuotaReclaim").boolean(), root.get("forbidTakeBack").boolean()
+    return replace(
+        options,
+        queue_priority_in_quota_reclaim=options.queue_priority_in_quota_reclaim if flag is None else flag,
+        forbid_take_back=options.forbid_take_back if forbid is None else forbid,
+    )
 
 
 def _root(body: bytes) -> KubeField:

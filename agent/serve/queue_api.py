@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 
@@ -11,7 +12,7 @@ from agent.errors import AgentError
 from agent.formats.kube_object import KubeField, KubeFieldError
 from agent.model.pod import Pod
 from agent.queues.accounting import Taken
-from agent.queues.encode import encode_proposal, encode_resize
+from agent.queues.encode import encode_outcome, encode_proposal, encode_resize
 from agent.queues.encode_accountant import (
     encode_fair_shares,
     encode_nodes,
@@ -24,9 +25,15 @@ from agent.queues.node_report_format import ReportError, decode_report
 from agent.queues.page import HEADERS, render_page
 from agent.queues.quantities import minus
 from agent.queues.reclaim_search import propose
-from agent.queues.text import reclaim_lines, resize_lines, status_lines
+from agent.queues.simulation import simulate
+from agent.queues.text import reclaim_lines, resize_lines, simulation_lines, status_lines
 from agent.queues.what_if import MAX_BYTES as MAX_QUESTION_BYTES
-from agent.queues.what_if import QuestionError, decode_reclaim_question, decode_resize_question
+from agent.queues.what_if import (
+    QuestionError,
+    decode_reclaim_question,
+    decode_resize_question,
+    decode_simulation_question,
+)
 from agent.serve.accountant import AccountantService
 from agent.serve.http import Posting, Request, Response, Route
 from agent.serve.queue_series import REFUSED, REPORTS
@@ -63,6 +70,7 @@ class QueueAPI:
         return {
             "/v1/check-resize": Posting(_asking(self._check_resize), MAX_QUESTION_BYTES),
             "/v1/reclaim": Posting(_asking(self._reclaim), MAX_QUESTION_BYTES),
+            "/v1/simulate": Posting(_asking(self._simulate), MAX_QUESTION_BYTES),
         }
 
     def intake(self) -> Mapping[str, Posting]:
@@ -123,6 +131,20 @@ class QueueAPI:
         finally:
             self._reclaiming.release()
         return _answer(request, lambda: encode_proposal(job.name, found), lambda: reclaim_lines(job.name, found))
+
+    def _simulate(self, request: Request) -> Response:
+        rounds, options = decode_simulation_question(request.body, self._service.options.queues)
+        if not self._reclaiming.acquire(timeout=_PATIENCE_SECONDS):
+            return _error("too many such questions at once; try again", HTTPStatus.SERVICE_UNAVAILABLE)
+        try:
+            view = self._service.view()
+            outcome = simulate(view.tree, self._service.jobs(), view.total, options, rounds)
+        finally:
+            self._reclaiming.release()
+        counts = Counter(back.kind.value for event in outcome.events for back in event.take_backs)
+        return _answer(
+            request, lambda: encode_outcome(outcome, counts), lambda: simulation_lines(view.tree, outcome, counts)
+        )
 
     # --- taking ---
 

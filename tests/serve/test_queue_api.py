@@ -161,9 +161,16 @@ def test_a_what_if_reclaim_says_who_would_give(loop: ServingLoop, tmp_path: Path
     site.server.stop()
 
 
+def test_a_simulation_goes_on_from_what_runs(site: Site) -> None:
+    site.send(encode_report(report(1, {"p1": 4.0})))
+    outcome = site.post("/v1/simulate", {"rounds": 5})
+    assert (outcome["looped"], outcome["events"], outcome["waiting"]) == (False, [], {})
+
+
 @pytest.mark.parametrize(
     ("path", "document", "why"),
     [
+        ("/v1/simulate", {"rounds": 0}, "rounds: must be 1 to"),
         ("/v1/reports", {"schema": 9}, "schema: 9 is not read"),
         ("/v1/check-resize", {"pod": "prod/p1"}, "no such pod is known"),
         ("/v1/check-resize", {"oldPod": 7}, "oldPod: must be a pod"),

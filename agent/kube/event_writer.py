@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from agent.errors import AgentError
 from agent.kube.http_access import Server, StatusError
-from agent.kube.source import backoff
+from agent.kube.source import STOP_SECONDS, backoff
 from agent.policy.pod_events import PodEvent
 
 COMPONENT = "pinfold"
@@ -55,10 +55,11 @@ class EventWriter:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; what waits is not written."""
+        """End the thread; what waits is not written. A request that is still connecting is left to end with the process."""
         self._stopping.set()
         self._wake.set()
-        while self._thread.is_alive():
+        end = time.monotonic() + STOP_SECONDS
+        while self._thread.is_alive() and time.monotonic() < end:
             self._server.abort()
             self._thread.join(0.05)
 

@@ -19,6 +19,7 @@ from agent.policy.plan import Wanted
 
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 60.0
+STOP_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +100,15 @@ class Feed:
         self._thread.start()
 
     def stop(self, wake: Callable[[], None]) -> None:
-        """End the thread. wake: makes a request that waits for the server return."""
+        """End the thread. wake: makes a request that waits for the server return.
+
+        One that is still connecting cannot be woken: it is left to end with the process.
+        """
         self._stopping.set()
         if self._thread.ident is None:
             return
-        while self._thread.is_alive():
+        end = time.monotonic() + STOP_SECONDS
+        while self._thread.is_alive() and time.monotonic() < end:
             wake()
             self._thread.join(0.05)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -126,3 +127,19 @@ def test_a_real_kubelets_answer_is_read(shared_dir: Path, capture: str) -> None:
                 if found:
                     uid = item["metadata"]["uid"]
                     assert view.instances[found] == ContainerCgroup(uid, status["name"])
+
+
+def test_a_server_that_does_not_even_accept_does_not_hold_up_the_end() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
+        port = server.getsockname()[1]
+        waiting = [socket.socket() for _ in range(3)]  # fill the backlog: further connections wait
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(("127.0.0.1", port))
+        source = KubeletSource(Access(f"http://127.0.0.1:{port}", timeout_seconds=60.0), 0.02)
+        source.start(lambda: None)
+        started = time.monotonic()
+        source.stop()
+        assert time.monotonic() - started < 30.0  # an upper bound for a busy machine, far below the time-out
+        for each in waiting:
+            each.close()

@@ -106,4 +106,15 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield name, value
 
 
-SECTIONS = ("node", "sources", "manifests", "kubelet", "apiserver", "enforcement", "state", "podResources", "http", "control")
+SECTIONS = (
+    "node",
+    "sources",
+    "manifests",
+    "kubelet",
+    "apiserver",
+    "enforcement",
+    "state",
+    "podResources",
+    "http",
+    "control",
+)

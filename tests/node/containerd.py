@@ -95,7 +95,7 @@ class Containerd:
         """One CRI call; field 1 of the answer where it is a string."""
         with grpc.insecure_channel(f"unix://{self.socket}", options=[("grpc.enable_http_proxy", 0)]) as channel:
             # bytes in, bytes out: no serializers
-            function = channel.unary_unary(f"/runtime.v1.RuntimeService/{method}")
+            function = channel.unary_unary(f"/runtime.v1.RuntimeService/{method}", None, None)
             answer: bytes = function(encode(request), timeout=PATIENCE_SECONDS)
         return answer[2 : 2 + answer[1]].decode(errors="replace") if answer[:1] == b"\x0a" else ""
 

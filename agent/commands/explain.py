@@ -19,6 +19,7 @@ from agent.formats.documents import MAX_BYTES
 from agent.formats.explanation import explain
 from agent.formats.manifests import decode_manifests
 from agent.formats.state import decode as decode_state
+from agent.kube.manifest_directory import SUFFIXES
 from agent.model.state import Epoch, State
 from agent.node.archive import open_sysroot
 from agent.node.state_store import NAME
@@ -89,9 +90,9 @@ def command(
 def _subject(pod: str) -> Mapping[str, Any]:
     """What the agent is asked about: a file's text where there is such a file, else a name."""
     path = Path(pod)
-    if not path.is_file():
+    if not path.exists() and path.suffix not in SUFFIXES and pod.count("/") < 2:
         return {"pod": pod}
-    return {"file": pod, "manifest": _read(path).decode("utf-8", "replace")}
+    return {"file": pod, "manifest": _read(path).decode("utf-8", "surrogateescape")}
 
 
 def _offline(files: tuple[str, ...], node: _Node) -> Iterator[Mapping[str, Any]]:

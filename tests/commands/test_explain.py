@@ -102,3 +102,14 @@ def test_lint_goes_by_a_configuration_where_one_is_given(capsys: pytest.CaptureF
 
 def test_lint_names_a_file_that_cannot_be_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(capsys, "--lint", str(tmp_path / "absent.yaml"))[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("absent.yaml", 2), ("absent.json", 2), ("./some/where", 2), ("team-a/web", 3), ("web", 3), ("web.v2", 3)],
+)
+def test_a_file_that_is_not_there_is_no_pods_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, status: int
+) -> None:
+    """2: no such file; 3: no agent to ask about a pod of this name."""
+    assert run(capsys, "--socket", str(tmp_path / "nobody.sock"), name)[0] == status

@@ -11,7 +11,7 @@ import logging
 import queue
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,6 +46,7 @@ from agent.serve.series import Tally
 from agent.startup import APPLY, running_containers, tell_steps, waiting_text
 
 _log = logging.getLogger("pinfold")
+NO_MANIFESTS = Listing()  # where that source is not configured
 WARNINGS = (Event.REFUSED, Event.UNPLACED, Event.RESIZE_DEFERRED, Event.RESIZE_INFEASIBLE, Event.RESIZE_ERROR)
 
 
@@ -111,6 +112,11 @@ class Daemon:
         self.sources = sources or PodSources((), board)
         self._announce = announce
         self._awaited = False  # whether the loop has been told that a source has news
+        self._listed: set[str] = set()  # names of pods that a source has listed since the start
+        self._ending: frozenset[str] = frozenset()  # pods that wait for their containers to stop
+        self._settled: tuple[Listing, State] | None = (
+            None  # what the last look saw and left, where it had nothing to do
+        )
         self._inbox: queue.SimpleQueue[_Request | str] = queue.SimpleQueue()
         self._listing = Listing()
         self._manifests_read: float | None = None
@@ -233,9 +239,12 @@ class Daemon:
     def _turn(self, *, enforce: bool = False) -> None:
         """Look at the sources, decide, and make it so."""
         before = self.keeper.state
+        listing = self.manifests.list() if self.manifests is not None else NO_MANIFESTS
+        if not enforce and self._nothing_new(listing):
+            return
         started = time.perf_counter()
         self._publisher.began(time.monotonic())
-        decisions = self._look()
+        decisions = self._look(listing)
         self._mirror()
         if decisions is None:
             self._publisher.publish((*self._listing.problems, *self.sources.problems()))
@@ -254,11 +263,21 @@ class Daemon:
         if changed:
             self._service.status(self._summary())
         self._publisher.publish((*self._listing.problems, *self.sources.problems()))
+        self._settled = None if decisions or self._ending else (self._listing, self.keeper.state)
 
-    def _look(self) -> tuple[Decision, ...] | None:
+    def _nothing_new(self, listing: Listing) -> bool:
+        """Whether a look would find what the last one found: the idle agent stops here, whatever it holds."""
+        if self._settled is None or self._awaited or not self._recovered or self.keeper.restless:
+            return False
+        if self._settled[0] is not listing or self._settled[1] is not self.keeper.state:
+            return False
+        self._manifests_read = time.monotonic()
+        return True
+
+    def _look(self, listing: Listing) -> tuple[Decision, ...] | None:
         """One decision; None where there could be none, which is told."""
         try:
-            seen = self._observe()
+            seen = self._observe(listing)
             running = None if self._recovered else running_containers(self.enforcement)
             decisions = self.keeper.look(seen, running)
         except StateWriteError as error:
@@ -325,8 +344,7 @@ class Daemon:
         else:
             self._well("repair")
 
-    def _observe(self) -> Observation:
-        listing = self.manifests.list() if self.manifests is not None else Listing()
+    def _observe(self, listing: Listing) -> Observation:
         self._tell_problems(listing)
         self._listing = listing
         if listing.readable:
@@ -336,9 +354,11 @@ class Daemon:
         beside = self.sources.look()
         self.enforcement.tell_instances(beside.instances)
         wanted = [*beside.wanted, *(Wanted(each.pod, "manifests", each.fingerprint) for each in listing.pods)]
+        wanted += self._unread(listing, wanted)
         silent = beside.silent if listing.readable else beside.silent | {"manifests"}
         alive: set[tuple[str, str]] = set()
-        for uid in ending(self.keeper.state, wanted, silent):
+        self._ending = ending(self.keeper.state, wanted, silent)
+        for uid in self._ending:
             alive.update((uid, name) for name in self.enforcement.alive(uid))
             if uid in beside.running:
                 alive.add((uid, ""))
@@ -357,6 +377,18 @@ class Daemon:
             cgroups_seen=self.enforcement.hierarchy is not None,
             paused=self._mode.mode is not Mode.RUNNING,
         )
+
+    def _unread(self, listing: Listing, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """Pods that hold a place here and whose file this process has never been able to read: a file that was broken while
+        the agent was down must not end them."""
+        self._listed.update(each.pod.namespaced_name for each in wanted)
+        if not listing.problems:
+            return []
+        return [
+            Wanted(record.resize.desired or record.pod, record.source, record.fingerprint)
+            for record in self.keeper.state.pods.values()
+            if record.source == "manifests" and record.pod.namespaced_name not in self._listed
+        ]
 
     def _enforce(self) -> None:
         try:

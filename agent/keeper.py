@@ -107,6 +107,11 @@ class Keeper:
         self._retry, self._looked = False, self.state
         return (*found, *plan.decisions)
 
+    @property
+    def restless(self) -> bool:
+        """Whether the next look may find something to do although nothing outside has changed."""
+        return self._retry or not self._fits or self.problem is not None or self.frozen is not None
+
     def try_again(self) -> None:
         """At the next look everything that waits is tried again: something has changed that the state does not show."""
         self._retry = True

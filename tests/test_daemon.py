@@ -248,3 +248,20 @@ def test_pause_holds_over_a_restart_and_ends_when_told(tmp_path: Path) -> None:
         agent.control.call("pause", {"on": False})
         agent.until_pod("b")
         assert agent.cpus() == {"a": "1,17", "b": "2,18"}
+
+
+def test_a_file_that_was_broken_while_the_agent_was_down_ends_nothing(tmp_path: Path) -> None:
+    with running(tmp_path) as agent:
+        agent.manifest("db", pod_text("db", "2"))
+        agent.manifest("web", pod_text("web", "1"))
+        agent.until(lambda status: len(status["pods"]) == 2)
+        held = agent.cpus()
+        agent.stop()
+        agent.manifest("db", "kind: Pod\nmetadata: {name: [broken")
+        agent.start()
+        agent.until(lambda status: bool(status["problems"]))
+        assert agent.cpus() == held
+        agent.remove("web")
+        agent.until(lambda status: [pod["name"] for pod in status["pods"]] == ["db"])
+        agent.remove("db")
+        agent.until(lambda status: not status["pods"])

@@ -80,21 +80,26 @@ class ManifestDirectory:
     def _found(self) -> Mapping[str, _Signature]:
         found: dict[str, _Signature] = {}
         passed_over: list[str] = []
-        paths = sorted(path for path in self.path.iterdir() if path.suffix in SUFFIXES and path.name[0] != ".")
-        if len(paths) > MAX_FILES:  # what is known stays: a file more must not end the pods of another
-            paths.sort(key=lambda path: path.name not in self._files)
-            left_out = len(paths) - MAX_FILES
-            passed_over.append(f"{_shown(self.path)}: {left_out} files are not read, {MAX_FILES} are the most")
-        for path in sorted(paths[:MAX_FILES]):
+        with os.scandir(self.path) as entries:
+            files = sorted(
+                (each for each in entries if each.name.endswith(SUFFIXES) and each.name[0] != "."),
+                key=lambda each: each.name,
+            )
+        if len(files) > MAX_FILES:  # what is known stays: a file more must not end the pods of another
+            files.sort(key=lambda each: each.name not in self._files)
+            passed_over.append(
+                f"{_shown(self.path)}: {len(files) - MAX_FILES} files are not read, {MAX_FILES} are the most"
+            )
+        for each in sorted(files[:MAX_FILES], key=lambda each: each.name):
             try:
-                facts = path.stat()
+                facts = each.stat()
             except OSError:  # gone between listing and looking, or a dangling link: _read names what is still there
-                found[path.name] = _UNREADABLE
+                found[each.name] = _UNREADABLE
                 continue
             if stat.S_ISREG(facts.st_mode):
-                found[path.name] = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+                found[each.name] = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
             else:  # a FIFO or a device would block the loop
-                passed_over.append(f"{_shown(path)}: is not a file")
+                passed_over.append(f"{_shown(self.path / each.name)}: is not a file")
         self._passed_over = tuple(passed_over)
         return found
 

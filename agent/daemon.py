@@ -35,7 +35,8 @@ from agent.node.service_manager import ServiceManager
 from agent.node.state_store import NewerStateFileError, StateWriteError
 from agent.pod_sources import PodSources
 from agent.policy.free_hugepages import FreeHugepages, asks_for_hugepages
-from agent.policy.plan import HUGEPAGES_IN_USE, Decision, Event, Observation, Wanted, ending
+from agent.policy.observation import Decision, Event, Observation, Wanted
+from agent.policy.plan import HUGEPAGES_IN_USE, ending
 from agent.policy.pod_events import PodEvent, pod_events
 from agent.publisher import Publisher
 from agent.serve.decision_counts import count_decision

@@ -11,7 +11,8 @@ from agent.model.state import PolicyInForce, State
 from agent.node.state_store import NewerStateFileError, StateStore, StateWriteError
 from agent.policy.managers import ManagerConfig, Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import Decision, Observation, Refused, decide, settle, start_container
+from agent.policy.observation import Decision, Observation, Refused
+from agent.policy.plan import decide, settle, start_container
 from agent.policy.recovery import Running, recover
 from agent.policy.repair import plan_repair
 from agent.policy.repair_apply import with_all_steps, with_safe_steps

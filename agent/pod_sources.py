@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from agent.kube.source import Source, View
 from agent.log import say
 from agent.policy.cgroup_names import ContainerCgroup
-from agent.policy.plan import Wanted
+from agent.policy.observation import Wanted
 from agent.serve.gauges import SourceHealth
 from agent.serve.health import Check, HealthBoard
 

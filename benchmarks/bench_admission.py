@@ -28,7 +28,8 @@ from agent.model.state import Epoch, State
 from agent.node.state_store import StateStore
 from agent.policy.managers import ManagerConfig, Managers, start
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import Observation, Wanted, decide
+from agent.policy.observation import Observation, Wanted
+from agent.policy.plan import decide
 from agent.policy.restore import fresh
 from tests.nodes import GIB, named
 from tests.pods import guaranteed

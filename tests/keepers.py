@@ -15,7 +15,7 @@ from agent.node.file_ops import FileOps
 from agent.node.state_store import StateStore
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import Decision, Observation, Wanted
+from agent.policy.observation import Decision, Observation, Wanted
 from agent.policy.recovery import Running
 from agent.startup import first_state
 from tests.policy.nodes import machine, managers, policy

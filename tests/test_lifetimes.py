@@ -14,7 +14,7 @@ from agent.model.state import PodPhase, State
 from agent.policy.cgroup_intents import Rules as CgroupRules
 from agent.policy.cgroup_intents import intent
 from agent.policy.cgroup_names import ContainerCgroup
-from agent.policy.plan import Event, Observation, Wanted
+from agent.policy.observation import Event, Observation, Wanted
 from agent.policy.podresources_view import Shape, podresources_view
 from tests.keepers import look, rules, started, stored
 from tests.policy.nodes import GIB, machine, managers, pod

@@ -26,7 +26,7 @@ from agent.node.state_store import StateStore
 from agent.node.topology import read_topology
 from agent.policy.cgroup_names import ContainerCgroup
 from agent.policy.managers import ManagerConfig, Managers, start
-from agent.policy.plan import Event, Observation, Wanted
+from agent.policy.observation import Event, Observation, Wanted
 from agent.policy.policy_machine import policy_machine
 from agent.policy.restore import fresh
 from tests.agents import PATIENCE_SECONDS, Agent, affinity, pod_text

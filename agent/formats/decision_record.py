@@ -21,7 +21,8 @@ from agent.model.pod import Pod, PodStatus
 from agent.model.state import Blocks, Grants, State
 from agent.policy.managers import ManagerConfig
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import HUGEPAGES_IN_USE, Decision, Event
+from agent.policy.observation import Decision, Event
+from agent.policy.plan import HUGEPAGES_IN_USE
 from agent.policy.second import PAUSED, is_second
 
 # what changes no grants, or is replayed as an op; after anything else the next record begins anew

@@ -10,9 +10,9 @@ from agent.formats import derivation as derivation_format
 from agent.model.pod import Pod
 from agent.model.state import Grants, PodRecord, State
 from agent.policy.admission import Verdict, holds
+from agent.policy.judgement import judge
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import judge
 from agent.policy.pod_lint import lint_pod
 from agent.policy.reasons import derive
 

@@ -9,8 +9,8 @@ from agent.formats.numa_status import encode_numa
 from agent.model.numa import node_ids
 from agent.model.state import Blocks, PodRecord, State
 from agent.policy.managers import Managers
+from agent.policy.observation import Refused
 from agent.policy.placement import placements
-from agent.policy.plan import Refused
 from agent.policy.qos import pod_qos
 from agent.policy.reasons import asked_amounts
 from agent.policy.resize_terms import conditions

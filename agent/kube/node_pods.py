@@ -15,7 +15,7 @@ from agent.formats.pods import describe
 from agent.kube.http_access import AccessError
 from agent.kube.source import View
 from agent.policy.cgroup_names import ContainerCgroup
-from agent.policy.plan import Wanted
+from agent.policy.observation import Wanted
 
 MAX_PODS = 4096  # above what any node runs; more than this is a server gone wild
 MAX_PROBLEMS = 20

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from agent.errors import AgentError
 from agent.policy.cgroup_names import ContainerCgroup
-from agent.policy.plan import Wanted
+from agent.policy.observation import Wanted
 
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 60.0

@@ -16,7 +16,7 @@ from agent.model.machine import Machine
 from agent.model.state import State
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import Decision
+from agent.policy.observation import Decision
 
 CURRENT = "decisions.jsonl"
 PREVIOUS = "decisions.previous.jsonl"

@@ -8,121 +8,23 @@ stopped; a source that cannot be read releases nothing (design section 5).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from agent.model.pod import Pod
 from agent.model.state import Affinity, FirstGrant, Grants, PodPhase, PodRecord, ResizeState, State
 from agent.policy import resize_events
-from agent.policy.admission import Verdict, admit, container_started, holds, remove
-from agent.policy.eligibility import claims
-from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule, check_free_hugepages, missing_hugepages
+from agent.policy.admission import Verdict, container_started, holds, remove
+from agent.policy.free_hugepages import FreeHugepagesRule, missing_hugepages
+from agent.policy.judgement import judge
 from agent.policy.managers import Managers
-from agent.policy.node_fit import NodeCapacity, check_node_fit
-from agent.policy.pod_validation import InvalidPodError, require_valid
-from agent.policy.refusal import Refusal
+from agent.policy.node_fit import NodeCapacity
+from agent.policy.observation import Decision, Event, Observation, Plan, Refused, Wanted
 from agent.policy.resize import judge_resize
 from agent.policy.resize_lifecycle import Actuation, answered, edited, in_progress, same_sizes, settled
 from agent.policy.resize_order import retry_order
 from agent.policy.second import after_resize, followed, is_second, paused, unplaced
 
-ContainerKey = tuple[str, str]  # pod UID, container name
-INVALID_POD = "InvalidPod"  # what an API server would have refused
 HUGEPAGES_IN_USE = "HugepagesInUse"  # of an admission: fewer are really free than the pod was given
-
-
-class Event(StrEnum):
-    """What can happen to a pod in one look."""
-
-    ADMITTED = "admitted"
-    REFUSED = "refused"
-    WAITING = "waiting"  # the pod before it under this name has not ended yet
-    TERMINATING = "terminating"
-    UNPLACED = "unplaced"  # runs in the shared pool: a kubelet admitted it, and there is no room for what it asks for
-    PLACED = "placed"  # was unplaced, and has now what it asked for
-    RELEASED = "released"
-    ADOPTED = "adopted"  # it ran already, and its cgroups prove what it holds
-    NOT_PROVEN = "not-proven"  # it ran already, and its cgroups prove nothing
-    RESIZE_REQUESTED = "resize-requested"
-    RESIZE_WITHDRAWN = "resize-withdrawn"
-    RESIZE_DEFERRED = "resize-deferred"
-    RESIZE_INFEASIBLE = "resize-infeasible"
-    RESIZE_STARTED = "resize-started"
-    RESIZE_COMPLETED = "resize-completed"
-    RESIZE_ERROR = "resize-error"
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One thing that happened to one pod.
-
-    reason, message, hint: of a refusal, else for people. Of a resize the message is the text of the kubelet's event; the reason
-    is what is lacking or (RESIZE_STARTED) what let a deferred one in, a value of kubelet_pod_deferred_accepted_resizes_total.
-    before: the pod of which other sizes were asked for.
-    """
-
-    event: Event
-    pod: Pod
-    reason: str = ""
-    message: str = ""
-    hint: str = ""
-    before: Pod | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A pod that a source wants here and that was refused; it holds nothing."""
-
-    pod: Pod
-    reason: str
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A pod that a source wants here. fingerprint: of its manifest apart from cpu and memory, "" for other sources.
-
-    terminal, running: what a source beside a kubelet says of its life: it has ended for good; the last container, in the order in
-    which they start, that runs.
-    """
-
-    pod: Pod
-    source: str = "manifests"
-    fingerprint: str = ""
-    terminal: bool = False
-    running: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """What is seen from outside.
-
-    wanted: what the sources want here, in their order; a pod without a UID gets one of `fresh_uids` (random, one per pod).
-    silent_sources: sources that could not be read: their pods are taken as still wanted. alive: containers with tasks; those
-    of pods in `ending` suffice. now_seconds: Unix time. hugepages: what is really free; None = not looked at. paused: nothing
-    exclusive is given. sources: the names of all sources there are; None: every record's is among them. cgroups_seen: `alive` is
-    what the kernel says, so that a pod of which no source speaks is gone once nothing of it is alive.
-    """
-
-    wanted: Sequence[Wanted] = ()
-    silent_sources: frozenset[str] = frozenset()
-    alive: frozenset[ContainerKey] = frozenset()
-    fresh_uids: Sequence[str] = ()
-    now_seconds: float = 0.0
-    hugepages: FreeHugepages | None = None
-    paused: bool = False
-    sources: frozenset[str] | None = None
-    cgroups_seen: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The next state and why. refused: by "namespace/name", everything that is wanted and not here."""
-
-    state: State
-    refused: Mapping[str, Refused] = field(default_factory=dict)
-    decisions: tuple[Decision, ...] = ()
 
 
 def ending(state: State, wanted: Sequence[Wanted], silent_sources: frozenset[str] = frozenset()) -> frozenset[str]:
@@ -453,33 +355,6 @@ class _Run:
         last = before.get(key)
         if last is None or (last.reason, last.message) != (refused.reason, refused.message):
             self.say(event, refused.pod, refused.reason, refused.message, refused.hint)
-
-
-def judge(
-    managers: Managers, node: NodeCapacity | None, state: State, pod: Pod, hugepages: FreeHugepages | None = None
-) -> Verdict:
-    """Would this pod be admitted now: the API server's checks, the resource managers, node fit, in this order.
-
-    node: None where a kubelet has judged the fit. hugepages: what is really free, judged last and only where its rule is to
-    refuse.
-    """
-    gates = managers.gates
-    try:
-        require_valid(pod, pod_level_resources=gates.pod_level_resources)
-    except InvalidPodError as error:
-        rule = "resources that an API server refuses are refused first"
-        return Verdict(False, state.grants, claims(pod, gates), INVALID_POD, str(error), error.hint, rule=rule)
-    verdict = admit(managers, state.grants, pod)
-    if not verdict.admitted:
-        return verdict
-    try:
-        if node is not None:
-            check_node_fit(node, [record.pod for record in state.pods.values()], pod)
-        if hugepages is not None and hugepages.rule is FreeHugepagesRule.REFUSE:
-            check_free_hugepages(verdict.grants, pod, hugepages)
-    except Refusal as refusal:
-        return Verdict.refused(state.grants, verdict.claims, refusal)
-    return verdict
 
 
 def _granted(record: PodRecord, verdict: Verdict) -> PodRecord:

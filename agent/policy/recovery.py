@@ -17,7 +17,8 @@ from agent.policy.admission import holds
 from agent.policy.adopt import Observed, RunningPod, adopt
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import Decision, Event, Observation, Wanted, decide, first_grant, with_uids
+from agent.policy.observation import Decision, Event, Observation, Wanted
+from agent.policy.plan import decide, first_grant, with_uids
 from agent.policy.repair_plan import Rule
 
 

@@ -15,10 +15,10 @@ from agent.model.pod import Pod
 from agent.model.quantity import Quantity
 from agent.model.state import Epoch, Grants, PodRecord, State
 from agent.policy.admission import Verdict, admit, container_started, remove
+from agent.policy.judgement import judge
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.placement import placements
-from agent.policy.plan import judge
 from agent.policy.qos import pod_qos
 from agent.policy.restore import fresh, refit
 from agent.replay.context import Context, JSONObject

@@ -12,7 +12,7 @@ from agent.model.pod import Pod
 from agent.model.state import State
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import Refused
+from agent.policy.observation import Refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from agent.model.machine import CPUTopology
 from agent.model.state import Grants
 from agent.policy.eligibility import Claims, claims
 from agent.policy.managers import Managers
+from agent.policy.observation import Decision, Event
 from agent.policy.placement import Isolation, placements
-from agent.policy.plan import Decision, Event
 from agent.policy.topology_options import TopologyPolicyName, TopologyScope
 from agent.serve.series import Tally
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.model.pod import ContainerKind, Pod, ResourceList, ResourceRequirements
-from agent.policy.plan import Decision, Event
+from agent.policy.observation import Decision, Event
 from agent.serve.series import Tally
 
 

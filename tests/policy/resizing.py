@@ -10,7 +10,8 @@ from agent.model.quantity import Quantity
 from agent.model.state import PodRecord, State
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import Decision, Observation, Refused, Wanted, decide, settle
+from agent.policy.observation import Decision, Observation, Refused, Wanted
+from agent.policy.plan import decide, settle
 from agent.policy.resize_lifecycle import Actuation
 from agent.policy.resize_terms import conditions
 from agent.policy.restore import fresh

@@ -11,7 +11,8 @@ import pytest
 from agent.model.pod import Pod
 from agent.model.state import Epoch, State
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import Observation, Plan, Wanted, decide, ending
+from agent.policy.observation import Observation, Plan, Wanted
+from agent.policy.plan import decide, ending
 from agent.policy.restore import fresh
 from tests.nodes import named, node
 from tests.pods import amounts, app, guaranteed

@@ -16,7 +16,8 @@ from agent.policy.free_hugepages import (
 )
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import Event, Observation, Plan, Wanted, decide
+from agent.policy.observation import Event, Observation, Plan, Wanted
+from agent.policy.plan import decide
 from agent.policy.restore import fresh
 from tests.nodes import GIB, named, node
 from tests.pods import app, guaranteed, init

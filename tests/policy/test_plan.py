@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from agent.model.pod import Pod
 from agent.model.quantity import Quantity
 from agent.model.state import Epoch, PodPhase, State
+from agent.policy.judgement import judge
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import Observation, Plan, Refused, Wanted, decide, judge, start_container
+from agent.policy.observation import Observation, Plan, Refused, Wanted
+from agent.policy.plan import decide, start_container
 from agent.policy.restore import fresh, refit
 from tests.nodes import cpus_of, memory_of, named, node
 from tests.pods import app, guaranteed, init, sized

@@ -11,7 +11,7 @@ from agent.model.cpuset import CPUSet
 from agent.model.pod import Pod
 from agent.model.state import PodPhase
 from agent.policy.adopt import Observed
-from agent.policy.plan import Event
+from agent.policy.observation import Event
 from agent.policy.recovery import Running
 from tests.keepers import T8, look, rules, started
 from tests.policy.nodes import GIB, machine, managers, pod

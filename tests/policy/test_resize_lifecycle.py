@@ -12,7 +12,7 @@ import pytest
 from agent.formats.pods import decode_pod
 from agent.model.pod import Pod, PodCondition
 from agent.model.state import PodRecord, Resize, ResizeState, Shortfall
-from agent.policy.plan import Event
+from agent.policy.observation import Event
 from agent.policy.resize_order import retry_order
 from agent.policy.resize_terms import effective_requests
 from tests.nodes import named, node

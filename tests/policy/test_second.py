@@ -10,7 +10,8 @@ from agent.model.pod import Pod
 from agent.model.state import PodPhase, ResizeState, State
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import Decision, Event, Observation, Wanted, decide
+from agent.policy.observation import Decision, Event, Observation, Wanted
+from agent.policy.plan import decide
 from agent.policy.restore import fresh
 from tests.nodes import cpus_of, named, node
 from tests.pods import amounts, app, guaranteed, init

@@ -9,7 +9,8 @@ from agent.model.pod import Pod
 from agent.model.state import Epoch, PolicyInForce, State
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.plan import Observation, Wanted, decide
+from agent.policy.observation import Observation, Wanted
+from agent.policy.plan import decide
 from agent.policy.restore import fresh
 from agent.serve.board import NodeView
 from tests.nodes import named, node

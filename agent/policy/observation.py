@@ -1,0 +1,107 @@
+"""What a look at the node sees, and what comes of it: the values that `agent.policy.plan` takes and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agent.model.pod import Pod
+from agent.model.state import State
+from agent.policy.free_hugepages import FreeHugepages
+
+ContainerKey = tuple[str, str]  # pod UID, container name
+
+
+class Event(StrEnum):
+    """What can happen to a pod in one look."""
+
+    ADMITTED = "admitted"
+    REFUSED = "refused"
+    WAITING = "waiting"  # the pod before it under this name has not ended yet
+    TERMINATING = "terminating"
+    UNPLACED = "unplaced"  # runs in the shared pool: a kubelet admitted it, and there is no room for what it asks for
+    PLACED = "placed"  # was unplaced, and has now what it asked for
+    RELEASED = "released"
+    ADOPTED = "adopted"  # it ran already, and its cgroups prove what it holds
+    NOT_PROVEN = "not-proven"  # it ran already, and its cgroups prove nothing
+    RESIZE_REQUESTED = "resize-requested"
+    RESIZE_WITHDRAWN = "resize-withdrawn"
+    RESIZE_DEFERRED = "resize-deferred"
+    RESIZE_INFEASIBLE = "resize-infeasible"
+    RESIZE_STARTED = "resize-started"
+    RESIZE_COMPLETED = "resize-completed"
+    RESIZE_ERROR = "resize-error"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One thing that happened to one pod.
+
+    reason, message, hint: of a refusal, else for people. Of a resize the message is the text of the kubelet's event; the reason
+    is what is lacking or (RESIZE_STARTED) what let a deferred one in, a value of kubelet_pod_deferred_accepted_resizes_total.
+    before: the pod of which other sizes were asked for.
+    """
+
+    event: Event
+    pod: Pod
+    reason: str = ""
+    message: str = ""
+    hint: str = ""
+    before: Pod | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A pod that a source wants here and that was refused; it holds nothing."""
+
+    pod: Pod
+    reason: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A pod that a source wants here. fingerprint: of its manifest apart from cpu and memory, "" for other sources.
+
+    terminal, running: what a source beside a kubelet says of its life: it has ended for good; the last container, in the order in
+    which they start, that runs.
+    """
+
+    pod: Pod
+    source: str = "manifests"
+    fingerprint: str = ""
+    terminal: bool = False
+    running: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is seen from outside.
+
+    wanted: what the sources want here, in their order; a pod without a UID gets one of `fresh_uids` (random, one per pod).
+    silent_sources: sources that could not be read: their pods are taken as still wanted. alive: containers with tasks; those
+    of pods in `ending` suffice. now_seconds: Unix time. hugepages: what is really free; None = not looked at. paused: nothing
+    exclusive is given. sources: the names of all sources there are; None: every record's is among them. cgroups_seen: `alive` is
+    what the kernel says, so that a pod of which no source speaks is gone once nothing of it is alive.
+    """
+
+    wanted: Sequence[Wanted] = ()
+    silent_sources: frozenset[str] = frozenset()
+    alive: frozenset[ContainerKey] = frozenset()
+    fresh_uids: Sequence[str] = ()
+    now_seconds: float = 0.0
+    hugepages: FreeHugepages | None = None
+    paused: bool = False
+    sources: frozenset[str] | None = None
+    cgroups_seen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next state and why. refused: by "namespace/name", everything that is wanted and not here."""
+
+    state: State
+    refused: Mapping[str, Refused] = field(default_factory=dict)
+    decisions: tuple[Decision, ...] = ()

@@ -395,4 +395,8 @@ class Config(Section):
 
 
 # keys of design section 4 that a later release brings: refused by name, so that nobody believes they work
-LATER: dict[str, str] = {}
+LATER: dict[str, str] = {
+    "sources.pods": "the kubelet's local Pods socket as a pod source",
+    "enforcement.eviction": "eviction of unplaced pods",
+    "queues.lease": "a Lease between several accountants",
+}

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import agent.examples
 from agent.formats.topology_json import render_json
 from agent.formats.topology_text import render_text
 from agent.model.cpuset import CPUSet
@@ -25,7 +26,7 @@ from tests.node.sysfs_tree import Style, TreeCache, TreeCPU, TreeMachine, TreeNo
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURES = REPOSITORY / "fixtures" / "sysfs"
-EXAMPLE_ARCHIVE = REPOSITORY / "agent" / "examples" / "two-socket-smt.tar.gz"
+EXAMPLE_ARCHIVE = Path(agent.examples.__file__).with_name("two-socket-smt.tar.gz")  # also where a wheel is tested
 
 
 def two_socket_smt() -> TreeMachine:

@@ -15,6 +15,6 @@ class LocalQueues:
     def __init__(self, server: QueueServer) -> None:
         self._server = server
 
-    def deliver(self, report: Report) -> bool:
+    def deliver(self, report: Report, since: float) -> bool:
         self._server.take_local(report_of_occupancy(report.occupancy))
         return True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -42,8 +43,11 @@ class Target(Protocol):
     @property
     def name(self) -> str: ...
 
-    def deliver(self, report: Report) -> bool:
-        """Take a report; whether it is delivered, not only on its way. Raises AgentError; it is then brought again."""
+    def deliver(self, report: Report, since: float) -> bool:
+        """Take a report; whether it is delivered, not only on its way. since: when its change was seen, on a monotonic clock.
+
+        Raises AgentError; it is then brought again.
+        """
 
 
 class SpoolTarget:
@@ -54,49 +58,65 @@ class SpoolTarget:
     def __init__(self, spool: ReportSpool) -> None:
         self._spool = spool
 
-    def deliver(self, report: Report) -> bool:
+    def deliver(self, report: Report, since: float) -> bool:
         stamp = report.occupancy
         self._spool.put(f"{stamp.epoch}-{stamp.generation:012d}", f"{report.text}\n".encode())
         return True
 
 
-class RemoteTarget:
-    """A server: an API server (`kubernetes`) or an accountant. A thread of its own brings the reports there."""
-
-    def __init__(self, name: str, courier: ReportWriter | AccountantClient) -> None:
-        self.name = name
-        self._courier = courier
-
-    def deliver(self, report: Report) -> bool:
-        self._courier.show(report.occupancy)
-        return False
-
-
 class Told:
-    """What became of reports on their way: counted, and a lasting fault said once. Called from any one thread."""
+    """What became of reports on their way: counted, and a lasting fault said once. Called from any one thread, apart from
+    `on_its_way`, which the loop calls.
+    """
 
-    def __init__(self, name: str, tally: Tally) -> None:
-        self._name = name
+    def __init__(self, name: str, tally: Tally, clock: Callable[[], float] = time.monotonic) -> None:
+        self.name = name
         self._tally = tally
+        self._clock = clock
         self._said = ""
+        self._since: deque[float] = deque(maxlen=1)  # when the oldest change was seen that has not arrived
+
+    def on_its_way(self, since: float) -> None:
+        """A report has been given to the courier; only the newest is brought, so the oldest change waits the longest."""
+        if not self._since:
+            self._since.append(since)
 
     def failed(self, error: AgentError) -> None:
         """A report did not arrive, or only in part."""
-        self._tally.add("pinfold_report_failures_total", target=self._name)
+        self._tally.add("pinfold_report_failures_total", target=self.name)
         if self._said != str(error):
             self._said = str(error)
-            say(_log, logging.ERROR, "report not delivered", target=self._name, error=error, hint=error.hint)
+            say(_log, logging.ERROR, "report not delivered", target=self.name, error=error, hint=error.hint)
 
     def delivered(self) -> None:
         """A report has arrived."""
         if self._said:
             self._said = ""
-            say(_log, logging.INFO, "reports are delivered again", target=self._name)
-        self._tally.add("pinfold_reports_total", target=self._name)
+            say(_log, logging.INFO, "reports are delivered again", target=self.name)
+        self._tally.add("pinfold_reports_total", target=self.name)
+        if self._since:
+            self._tally.observe("pinfold_report_delay_seconds", self._clock() - self._since.pop(), target=self.name)
 
     @property
     def faulty(self) -> bool:
         return bool(self._said)
+
+
+class RemoteTarget:
+    """A server: an API server (`kubernetes`) or an accountant. A thread of its own brings the reports there.
+
+    told: what the courier tells of their arrival.
+    """
+
+    def __init__(self, told: Told, courier: ReportWriter | AccountantClient) -> None:
+        self.name = told.name
+        self.courier = courier
+        self._told = told
+
+    def deliver(self, report: Report, since: float) -> bool:
+        self._told.on_its_way(since)
+        self.courier.show(report.occupancy)
+        return False
 
 
 class Reporter:
@@ -115,11 +135,9 @@ class Reporter:
         self._keeper = keeper
         self._origin = origin
         self._targets = targets
-        self._tally = tally
-        self._clock = clock
         self._now = now
         self._made_from: tuple[State, Managers, NodeCapacity] | None = None
-        self._told = {target.name: Told(target.name, tally) for target in targets}
+        self._told = {target.name: Told(target.name, tally, clock) for target in targets}
         self.report: Report | None = None
 
     def look(self, since: float) -> None:
@@ -143,10 +161,10 @@ class Reporter:
 
     def _deliver(self, target: Target, report: Report, since: float) -> None:
         try:
-            arrived = target.deliver(report)
+            arrived = target.deliver(report, since)
         except AgentError as error:
             self._told[target.name].failed(error)
             return
         if arrived:
+            self._told[target.name].on_its_way(since)
             self._told[target.name].delivered()
-            self._tally.observe("pinfold_report_delay_seconds", self._clock() - since, target=target.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -166,9 +166,9 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             devices.start()
             stack.callback(devices.stop)
         service = None
-        for courier in couriers.values():
-            courier.start()
-            stack.callback(courier.stop)
+        for target in couriers:
+            target.courier.start()
+            stack.callback(target.courier.stop)
         if config.nodeService.socket:
             service = NodeService(loop, node_access(config), shown, node_name(config), origin(config))
             service.start()
@@ -265,7 +265,7 @@ def reporter(
     config: Config,
     keeper: Keeper,
     tally: Tally,
-    couriers: Mapping[str, ReportWriter | AccountantClient],
+    couriers: Sequence[RemoteTarget],
     queues: QueueServer | None,
 ) -> Reporter:
     """What makes the occupancy reports, and whom it tells."""
@@ -275,19 +275,21 @@ def reporter(
     if (spool := config.reports.spool) is not None:
         dropped = partial(tally.add, "pinfold_reports_dropped_total", target=SpoolTarget.name)
         targets.append(SpoolTarget(ReportSpool(Path(spool.directory), spool.keep, dropped=dropped)))
-    targets += [RemoteTarget(name, courier) for name, courier in couriers.items()]
+    targets += couriers
     return Reporter(keeper, origin(config), tuple(targets), tally)
 
 
-def couriers_of(config: Config, tally: Tally) -> Mapping[str, ReportWriter | AccountantClient]:
-    """What brings reports to other machines, by the name of the target. Raises ConfigError where no API server is known."""
-    found: dict[str, ReportWriter | AccountantClient] = {}
+def couriers_of(config: Config, tally: Tally) -> Sequence[RemoteTarget]:
+    """What brings reports to other machines. Raises ConfigError where no API server is known."""
+    found: list[RemoteTarget] = []
     if (kubernetes := config.reports.kubernetes) is not None:
-        found["kubernetes"] = report_writer(config, kubernetes, Told("kubernetes", tally))
+        told = Told("kubernetes", tally)
+        found.append(RemoteTarget(told, report_writer(config, kubernetes, told)))
     if (accountant := config.reports.accountant) is not None:
         told = Told("accountant", tally)
         server = Server(access(accountant))
-        found["accountant"] = AccountantClient(server, told.failed, told.delivered, accountant.beatSeconds)
+        client = AccountantClient(server, told.failed, told.delivered, accountant.beatSeconds)
+        found.append(RemoteTarget(told, client))
     return found
 
 

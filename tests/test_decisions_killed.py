@@ -20,7 +20,6 @@ from agent.model.state import State
 from agent.node.state_store import StateWriteError
 from agent.policy.adopt import Observed
 from agent.policy.recovery import Running
-from agent.policy.repair_cpus import held_by
 from tests.faults import StruckOps, fail_at, in_child, kill_at, nothing
 from tests.keepers import T8, content, look, rules, started, stored
 from tests.policy.nodes import machine, managers, pod
@@ -205,7 +204,7 @@ def test_random_decisions_killed_at_random_moments(tmp_path: Path, operations: i
 
 def check_sound(state: State) -> None:
     """Every CPU is in exactly one place."""
-    held = [held_by(state.grants.cpu, uid) for uid in state.pods]
+    held = [state.grants.cpu.held_by(uid) for uid in state.pods]
     assert sum(map(len, held)) == len(union(held))
     assert not state.grants.cpu.default & union(held)
     assert state.grants.cpu.default | union(held) == CPUSet.parse("0-7")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.formats.numa_status import held_cpus
 from agent.formats.topology_svg import OWNER_COLOURS, CPUOwner
 from agent.model.cpuset import CPUSet
 from agent.model.pod import ContainerKind
@@ -21,7 +20,7 @@ def pod_colours(state: State) -> Mapping[str, str]:
     colours: dict[str, str] = {}
     taken: set[int] = set()
     for uid in state.pods:
-        if held_cpus(state, uid):
+        if state.grants.cpu.held_by(uid):
             first = sum(map(ord, uid))
             free = [
                 one % OWNER_COLOURS for one in range(first, first + OWNER_COLOURS) if one % OWNER_COLOURS not in taken

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agent.model.cpuset import CPUSet, union
+from agent.model.cpuset import CPUSet
 from agent.model.numa import NodeMask, node_ids
 from agent.model.state import Blocks, State
 from agent.policy.managers import Managers
@@ -19,7 +19,7 @@ def encode_numa(state: State, managers: Managers) -> list[dict[str, Any]]:
     """
     reserved = managers.cpu.reserved if managers.cpu is not None else state.policy.reserved_cpus
     names = {uid: record.pod.namespaced_name for uid, record in state.pods.items()}
-    cpus = [(name, held) for uid, name in names.items() if (held := held_cpus(state, uid))]
+    cpus = [(name, held) for uid, name in names.items() if (held := state.grants.cpu.held_by(uid))]
     blocks = [(name, own) for uid, name in names.items() if (own := held_blocks(state, uid))]
     masks = managers.machine.topology.numa_masks
     return [
@@ -35,12 +35,6 @@ def encode_numa(state: State, managers: Managers) -> list[dict[str, Any]]:
         }
         for node in managers.machine.numa_nodes
     ]
-
-
-def held_cpus(state: State, uid: str) -> CPUSet:
-    """The CPUs that a pod has for itself: its bubble, or what its containers hold."""
-    bubble = state.grants.cpu.pod_entries.get(uid)
-    return bubble if bubble is not None else union(state.grants.cpu.entries.get(uid, {}).values())
 
 
 def held_blocks(state: State, uid: str) -> Blocks:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Self
 
 from agent.errors import BadInputError
-from agent.model.cpuset import CPUSet
+from agent.model.cpuset import CPUSet, union
 from agent.model.numa import NodeMask
 from agent.model.pod import Pod
 
@@ -28,6 +28,16 @@ class CPUState:
     default: CPUSet = field(default_factory=CPUSet)
     entries: Mapping[str, Mapping[str, CPUSet]] = field(default_factory=dict)
     pod_entries: Mapping[str, CPUSet] = field(default_factory=dict)
+
+    @property
+    def held(self) -> CPUSet:
+        """Every CPU that any pod holds, in a slice or a bubble."""
+        granted = (cpus for entries in self.entries.values() for cpus in entries.values())
+        return union((*granted, *self.pod_entries.values()))
+
+    def held_by(self, uid: str) -> CPUSet:
+        """Every CPU that this pod holds, in slices and bubble."""
+        return union((*self.entries.get(uid, {}).values(), self.pod_entries.get(uid, CPUSet())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -355,8 +355,8 @@ def remove(managers: Managers, grants: Grants, uid: str) -> Grants:
     if not holds(grants, uid):
         return grants
     cpu, memory = grants.cpu, grants.memory
-    held = _cpus_of(cpu, uid)
-    others = (_cpus_of(cpu, other) for other in {**cpu.entries, **cpu.pod_entries} if other != uid)
+    held = cpu.held_by(uid)
+    others = (cpu.held_by(other) for other in {**cpu.entries, **cpu.pod_entries} if other != uid)
     if managers.cpu is not None:
         returned = (held & managers.cpu.managed) - union(others)  # a file with two owners of one CPU was taken over
     else:  # with policy none there is a shared pool only while pods still hold what static gave them
@@ -392,10 +392,6 @@ def container_started(grants: Grants, pod: Pod, name: str) -> Grants:
     left = {container: blocks for container, blocks in entries.items() if container not in finished}
     memory = replace(grants.memory, machine=machine, entries={**grants.memory.entries, pod.uid: left})
     return replace(grants, memory=memory)
-
-
-def _cpus_of(cpu: CPUState, uid: str) -> CPUSet:
-    return cpu_static.pod_held(cpu.entries.get(uid, {})) | cpu.pod_entries.get(uid, CPUSet())
 
 
 def _without(entries: Mapping[str, _T], uid: str) -> Mapping[str, _T]:

@@ -19,7 +19,6 @@ from agent.policy.eligibility import Claims, claims
 from agent.policy.managers import Managers
 from agent.policy.memory_count import count
 from agent.policy.memory_static import Request, fresh_machine_state
-from agent.policy.repair_cpus import held_by
 from agent.policy.repair_plan import Rule, Step
 from agent.policy.topology_options import TopologyScope
 
@@ -128,7 +127,7 @@ def _with(
     cpu, memory = grants.cpu, grants.memory
     sets, bubble = proven.entries[uid], proven.pod_entries[uid]
     cpu = CPUState(
-        cpu.default - held_by(proven, uid),
+        cpu.default - proven.held_by(uid),
         {**cpu.entries, uid: sets} if sets else cpu.entries,
         {**cpu.pod_entries, uid: bubble} if bubble else cpu.pod_entries,
     )

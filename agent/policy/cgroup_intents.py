@@ -67,19 +67,13 @@ class Intents:
         self._pods = pods
         self._rules = rules
         self._known: dict[CgroupKey, Intent] = {}
-        self.exclusive = exclusive_cpus(grants.cpu)
+        self.exclusive = grants.cpu.held
 
     def of(self, key: CgroupKey) -> Intent:
         """What the cgroup `key` shall say."""
         if key not in self._known:
             self._known[key] = intent(key, self._grants, self._pods, self._rules)
         return self._known[key]
-
-
-def exclusive_cpus(cpu: CPUState) -> CPUSet:
-    """Every CPU that is not for everybody: granted sets and bubbles."""
-    granted = (cpus for entries in cpu.entries.values() for cpus in entries.values())
-    return union((*granted, *cpu.pod_entries.values()))
 
 
 def has_slice(cpu: CPUState, pod: Pod, container: Container) -> bool:

@@ -5,7 +5,6 @@ The picking itself is `agent.policy.cpu_assignment`; pods with pod-level resourc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.errors import BadInputError
@@ -194,11 +193,3 @@ def check_whole_cores(manager: CPUManager, cpus: CPUSet) -> None:
 def reusable_after(kind: ContainerKind, reusable: CPUSet, cpus: CPUSet) -> CPUSet:
     """What later containers of the pod may reuse once this one has its CPUs: an init container adds, the others use up."""
     return reusable | cpus if kind is ContainerKind.INIT else reusable - cpus
-
-
-def pod_held(entries: Mapping[str, CPUSet]) -> CPUSet:
-    """Every CPU that a pod's containers hold together."""
-    mask = 0
-    for cpus in entries.values():
-        mask |= cpus.mask
-    return CPUSet(mask)

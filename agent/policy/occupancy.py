@@ -27,7 +27,7 @@ from agent.model.pod import Pod
 from agent.model.quantity import Quantity
 from agent.model.resources import add
 from agent.model.state import PodRecord, State
-from agent.policy.cgroup_intents import exclusive_cpus, has_slice
+from agent.policy.cgroup_intents import has_slice
 from agent.policy.feature_gates import FeatureGates
 from agent.policy.managers import Managers
 from agent.policy.memory_split import Split, cut, pod_splits
@@ -178,7 +178,7 @@ def _sum(splits: Mapping[str, Split]) -> Split:
 def _zones(state: State, managers: Managers) -> list[Zone]:
     machine, grants = managers.machine, state.grants
     reserved = managers.cpu.reserved if managers.cpu is not None else state.policy.reserved_cpus
-    exclusive = exclusive_cpus(grants.cpu)
+    exclusive = grants.cpu.held
     zones = []
     for node in machine.numa_nodes:
         cpus = CPUSet(machine.topology.numa_masks.get(node, 0))

@@ -152,11 +152,8 @@ def _cpu_nodes(manager: CPUManager, grants: Grants, owners: Mapping[str, str]) -
     for node, mask in manager.topology.numa_masks.items():
         held: dict[str, int] = {}
         for uid in {**cpu.entries, **cpu.pod_entries}:
-            owned = cpu.pod_entries[uid].mask if uid in cpu.pod_entries else 0
-            for cpus in cpu.entries.get(uid, {}).values():
-                owned |= cpus.mask
-            if owned & mask:
-                held[owners.get(uid, uid)] = (owned & mask).bit_count()
+            if owned := cpu.held_by(uid).mask & mask:
+                held[owners.get(uid, uid)] = owned.bit_count()
         free = (cpu.default - manager.reserved).mask & mask
         yield NUMAReport(node, (manager.allocatable.mask & mask).bit_count(), free.bit_count(), held)
 

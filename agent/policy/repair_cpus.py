@@ -13,7 +13,7 @@ from agent.model.cpuset import CPUSet, union
 from agent.model.numa import NodeMask, node_mask
 from agent.model.state import CPUState, Mark
 from agent.policy.cpu_assignment import NotEnoughCPUs
-from agent.policy.cpu_static import CPUManager, allocate, pod_held
+from agent.policy.cpu_static import CPUManager, allocate
 from agent.policy.refusal import Refusal
 from agent.policy.repair_plan import Change, Holders, Rule, Step
 
@@ -33,7 +33,7 @@ def repair_cpus(
     manager: CPUManager | None, cpu: CPUState, change: Change, holders: Holders, min_shared_cpus: int
 ) -> CPURepair:
     """manager: the static policy as it is now, None with policy none. min_shared_cpus: what replacements must leave shared."""
-    held = {uid: held_by(cpu, uid) for uid in holders.order if held_by(cpu, uid)}
+    held = {uid: cpu.held_by(uid) for uid in holders.order if cpu.held_by(uid)}
     if manager is None:
         return _policy_off(cpu, change, holders, held)
     steps = _policy_on(manager, cpu, change, held)
@@ -53,11 +53,6 @@ def repair_cpus(
         )
     whole, marks_after = _replace(manager, replace(safe, default=pool), lost, holders, min_shared_cpus)
     return CPURepair(tuple(steps), safe, whole, marks, marks_after)
-
-
-def held_by(cpu: CPUState, uid: str) -> CPUSet:
-    """Every CPU that this pod holds, in slices and bubble."""
-    return pod_held(cpu.entries.get(uid, {})) | cpu.pod_entries.get(uid, CPUSet())
 
 
 def _policy_off(cpu: CPUState, change: Change, holders: Holders, held: Mapping[str, CPUSet]) -> CPURepair:
@@ -177,10 +172,10 @@ def _replace(
     state, marks = safe, {}
     for uid, cpus in lost.items():
         spare = max(min(len(cpus), len(state.default - manager.reserved), len(state.default) - min_shared_cpus), 0)
-        gained = _pick(manager, state.default, spare, _nodes(manager, held_by(state, uid)))
+        gained = _pick(manager, state.default, spare, _nodes(manager, state.held_by(uid)))
         swap = dict(zip(cpus, [*gained, *[None] * len(cpus)], strict=False))
         state = _swap(state, uid, swap)
-        others = union(held_by(state, other) for other in holders.order)
+        others = union(state.held_by(other) for other in holders.order)
         state = replace(state, default=manager.managed - others)
         missing = len(cpus) - len(gained)
         if missing:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.model.cpuset import CPUSet, union
+from agent.model.cpuset import CPUSet
 from agent.model.state import CPUState, Grants, MemoryState, MemoryTable, NUMANodeState
 from agent.policy.cpu_static import CPUManager
 from agent.policy.managers import Managers
@@ -21,11 +21,6 @@ def fresh(managers: Managers) -> Grants:
     cpu = CPUState(managers.cpu.managed) if managers.cpu is not None else CPUState()
     memory = MemoryState(fresh_machine_state(managers.memory)) if managers.memory is not None else MemoryState()
     return Grants(cpu, memory)
-
-
-def held_cpus(cpu: CPUState) -> CPUSet:
-    """Every CPU that any pod holds, in a slice or a bubble."""
-    return union([*cpu.pod_entries.values(), *(cpus for pod in cpu.entries.values() for cpus in pod.values())])
 
 
 def refit(managers: Managers, grants: Grants) -> Grants:
@@ -42,7 +37,7 @@ def refit(managers: Managers, grants: Grants) -> Grants:
 def _refit_cpu(manager: CPUManager | None, cpu: CPUState) -> CPUState:
     if manager is None:
         return CPUState(CPUSet(), cpu.entries, cpu.pod_entries)
-    return CPUState(manager.managed - held_cpus(cpu), cpu.entries, cpu.pod_entries)
+    return CPUState(manager.managed - cpu.held, cpu.entries, cpu.pod_entries)
 
 
 def _refit_memory(manager: MemoryManager | None, memory: MemoryState) -> MemoryState:

@@ -17,7 +17,6 @@ from agent.model.cpuset import CPUSet, union
 from agent.model.machine import Machine
 from agent.model.pod import ContainerKind
 from agent.model.state import PodPhase, ResizeState, State
-from agent.policy.cgroup_intents import exclusive_cpus
 
 Labels = Mapping[str, str]
 
@@ -51,7 +50,7 @@ def kubelet_gauges(observed: Observed) -> Iterator[Metric]:
     """The gauges of the kubelet's CPU manager and of its pods' resizes."""
     state, machine = observed.state, observed.machine
     static = state.policy.cpu_policy == "static"
-    held = exclusive_cpus(state.grants.cpu)
+    held = state.grants.cpu.held
     pool = len(state.grants.cpu.default - state.policy.reserved_cpus) if static else 0
     yield gauge(
         "kubelet_cpu_manager_shared_pool_size_millicores",
@@ -88,7 +87,7 @@ def own_gauges(observed: Observed) -> Iterator[Metric]:
     state = observed.state
     grants, records = state.grants, state.pods.values()
     phases = Counter(record.phase for record in records)
-    held = exclusive_cpus(state.grants.cpu)
+    held = state.grants.cpu.held
     yield gauge("pinfold_build_info", "Always 1; the version is a label.", [({"version": __version__}, 1)])
     yield gauge("pinfold_ready", "Whether every readiness check is fine.", [({}, int(observed.ready))])
     yield gauge("pinfold_state_generation", "Generation of the state in force.", [({}, state.generation)])

@@ -18,7 +18,7 @@ from agent.model.state import Grants
 from agent.policy.admission import admit, container_started, remove
 from agent.policy.eligibility import claims
 from agent.policy.managers import Managers
-from agent.policy.restore import fresh, held_cpus, refit
+from agent.policy.restore import fresh, refit
 from agent.policy.topology_options import TopologyPolicyName, TopologyScope
 from tests.nodes import named, node, renamed
 from tests.pods import app, init, sidecar, sized
@@ -238,4 +238,4 @@ def test_the_order_of_equal_pods_does_not_lose_capacity(policy: TopologyPolicyNa
     pod = named("x", app("cpu=3 memory=1Gi", "cpu=3 memory=1Gi"))
     for uid in order:
         grants = admit(managers, grants, renamed(pod, uid)).grants
-    assert len(held_cpus(grants.cpu)) == 12
+    assert len(grants.cpu.held) == 12

@@ -7,7 +7,7 @@ import pytest
 from agent.model.cpuset import CPUSet
 from agent.model.pod import Pod, QOSClass
 from agent.model.state import CPUState, Grants, MemoryBlock, MemoryState
-from agent.policy.cgroup_intents import Intent, Rules, exclusive_cpus, intent
+from agent.policy.cgroup_intents import Intent, Rules, intent
 from agent.policy.cgroup_names import ContainerCgroup, PodCgroup, QOSCgroup
 from agent.policy.cgroup_settings import NO_LIMIT, Settings
 from tests.pods import app, guaranteed, init, pod, sidecar, sized
@@ -180,5 +180,5 @@ def test_an_empty_shared_pool_is_never_wanted() -> None:
 
 
 def test_exclusive_cpus_are_slices_and_bubbles() -> None:
-    assert str(exclusive_cpus(IN_BUBBLE.cpu)) == "1-4"
-    assert str(exclusive_cpus(grants("0,3", db="1-2").cpu)) == "1-2"
+    assert str(IN_BUBBLE.cpu.held) == "1-4"
+    assert str(grants("0,3", db="1-2").cpu.held) == "1-2"

@@ -12,7 +12,6 @@ from agent.model.cpuset import CPUSet, union
 from agent.model.state import CPUState, PodRecord, PolicyInForce
 from agent.policy.managers import Managers
 from agent.policy.repair import plan_repair
-from agent.policy.repair_cpus import held_by
 from agent.policy.repair_plan import Change, RepairPlan, Rule
 from agent.policy.restore import refit
 from tests.policy.nodes import cpus, grants, machine, managers, policy, records
@@ -281,10 +280,10 @@ def test_whatever_a_file_says_the_outcome_is_sound_and_a_second_look_finds_nothi
     safe, whole = found.safe.cpu, found.whole.cpu
     assert (safe.entries, safe.pod_entries) == (entries, bubbles)
     for state in (safe, whole):
-        held = union(held_by(state, uid) for uid in UIDS)
+        held = union(state.held_by(uid) for uid in UIDS)
         assert not state.default & held
         assert (state.default | held) & now.machine.topology.all >= now.cpu.managed  # nothing is lost
-    taken = [held_by(whole, uid) for uid in UIDS]
+    taken = [whole.held_by(uid) for uid in UIDS]
     assert sum(map(len, taken)) == len(union(taken))
     assert union(taken) <= now.cpu.allocatable
     again = plan(now, safe, *UIDS, was=policy(now))

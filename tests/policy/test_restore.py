@@ -11,7 +11,7 @@ from agent.model.machine import Machine
 from agent.model.state import Grants
 from agent.policy.admission import admit, container_started, remove
 from agent.policy.managers import ManagerConfig, Managers, start
-from agent.policy.restore import fresh, held_cpus, oversubscribed, refit
+from agent.policy.restore import fresh, oversubscribed, refit
 from tests.nodes import GIB, PODS_ON, admitted, cpus_of, memory_of, named, node
 from tests.pods import app, guaranteed, init, sized
 from tests.policy.cpu_machines import regular
@@ -130,4 +130,4 @@ def test_held_cpus_are_slices_and_bubbles() -> None:
     managers = node(regular(8), topology_policy="restricted", topology_scope="pod", feature_gates=PODS_ON)
     bubble = named("b", guaranteed("1"), resources=sized("cpu=3 memory=2Gi", "cpu=3 memory=2Gi"))
     grants = admitted(managers, bubble, named("a", guaranteed("2")))
-    assert held_cpus(grants.cpu) == CPUSet.parse("1-5")
+    assert grants.cpu.held == CPUSet.parse("1-5")

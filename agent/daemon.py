@@ -131,7 +131,7 @@ class Daemon:
             keeper,
             enforcement,
             board,
-            lambda: (*self._listing.problems, *self.sources.problems()),
+            self._problems,
             lambda: self._turn(enforce=True),
             self._do_reload,
             self._mode,
@@ -201,7 +201,7 @@ class Daemon:
             elif message == "machine":
                 self._see_machine()
             elif message == "publish":
-                self._publisher.publish((*self._listing.problems, *self.sources.problems()))
+                self._publisher.publish(self._problems())
             now = time.monotonic()
             if now >= min(source_due, enforcement_due) or message in ("reload", "look", "machine"):
                 self._turn(enforce=now >= enforcement_due)
@@ -229,7 +229,7 @@ class Daemon:
         else:
             self._mirror()
             request.answer.set_result(answer)
-            self._publisher.publish((*self._listing.problems, *self.sources.problems()))
+            self._publisher.publish(self._problems())
 
     def _refuse_waiting(self) -> None:
         while not self._inbox.empty():
@@ -248,7 +248,7 @@ class Daemon:
         decisions = self._look(listing)
         self._mirror()
         if decisions is None:
-            self._publisher.publish((*self._listing.problems, *self.sources.problems()))
+            self._publisher.publish(self._problems())
             return
         self._well("state")
         self._tell_repair()
@@ -263,7 +263,7 @@ class Daemon:
             self._enforce()
         if changed:
             self._service.status(self._summary())
-        self._publisher.publish((*self._listing.problems, *self.sources.problems()))
+        self._publisher.publish(self._problems())
         self._settled = None if decisions or self._ending else (self._listing, self.keeper.state)
 
     def _nothing_new(self, listing: Listing) -> bool:
@@ -448,6 +448,10 @@ class Daemon:
             self._fault("machine", error)
 
     # --- telling ---
+
+    def _problems(self) -> tuple[str, ...]:
+        """What is wrong with the sources' objects, one sentence each."""
+        return (*self._listing.problems, *self.sources.problems())
 
     def _tell_all(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:

@@ -31,6 +31,10 @@ def command() -> None:
     """Look into state files, ours and the kubelet's, and move a node between the two.
 
     A file's verdict: valid (its checksum matches), unverified (it carries none), damaged, unreadable.
+
+    \b
+    Example:
+      pinfold checkpoint verify /var/lib/kubelet/cpu_manager_state
     """
 
 

@@ -21,7 +21,12 @@ from agent.serve.control_client import ControlClient
 
 @click.group()
 def command() -> None:
-    """Check, show or reload the configuration."""
+    """Check, show or reload the configuration.
+
+    \b
+    Example:
+      pinfold config check --config ./config.yaml
+    """
 
 
 @command.command()

@@ -62,6 +62,10 @@ def command() -> int:
 
     Needs no root and no terminal; everything lives in a temporary directory. Where cgroups may be written, two processes are
     started and their allowed CPUs printed before, during and after an exclusive pod.
+
+    \b
+    Example:
+      pinfold demo
     """
     with tempfile.TemporaryDirectory(prefix="pinfold-demo-") as directory:
         click.echo("This machine")

@@ -23,7 +23,12 @@ from agent.serve.podresources_client import (
 
 @click.group()
 def command() -> None:
-    """What monitoring agents see on the PodResources socket."""
+    """What monitoring agents see on the PodResources socket.
+
+    \b
+    Example:
+      pinfold podresources check
+    """
 
 
 @command.command()

@@ -57,6 +57,10 @@ def command() -> None:
 
     FILE is YAML or JSON with KAI Queues and PodGroups, PriorityClasses, Pods and Nodes, as `kubectl get -o yaml` writes them; -
     is standard input. Objects of other kinds are passed over. --server asks an accountant (`pinfold queues serve`) instead.
+
+    \b
+    Example:
+      pinfold queues status examples/queues/cluster.yaml
     """
 
 
@@ -104,7 +108,7 @@ def status(
     \b
     Examples:
       pinfold queues status cluster.yaml
-      pinfold queues status cluster.yaml --queue team-a
+      pinfold queues status cluster.yaml --queue vision
       pinfold queues status --server http://127.0.0.1:9558
       kubectl get queues,podgroups,pods,nodes -A -o json | pinfold queues status -
     """

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from agent.config import ConfigError
-from agent.config_schema import Config
+from agent.config_schema import Config, EnforcementSection
 from agent.enforcement import Enforcement
 from agent.node.cgroup import Hierarchy, detect
 from agent.node.cri import CRIClient, RuntimeWriter
@@ -38,7 +38,7 @@ def backend(config: Config) -> Enforcement:
     runtime = CRIClient(section.runtimeEndpoint) if section.runtimeEndpoint else None
     kubelet = _kubelet_cgroups(config, hierarchy, runtime)
     if section.backend == "cri":
-        return _through_the_runtime(hierarchy, kubelet, runtime, section.kubeletCgroupRoot, strict=strict)
+        return _through_the_runtime(hierarchy, kubelet, runtime, section)
     cgroups = ExecCgroups(hierarchy, group_path(section.parent))
     cgroups.open()
 
@@ -62,20 +62,22 @@ def _nobody() -> Instances:
 
 
 def _through_the_runtime(
-    hierarchy: Hierarchy, kubelet: KubeletCgroups | None, runtime: CRIClient | None, root: str, *, strict: bool
+    hierarchy: Hierarchy, kubelet: KubeletCgroups | None, runtime: CRIClient | None, section: EnforcementSection
 ) -> Enforcement:
-    """Backend cri: the runtime writes, containers only; what is in force is read from their cgroups all the same."""
+    """Backend cri: the runtime writes the containers' cgroups; what is in force is read from the files all the same."""
     if kubelet is None or runtime is None:
         raise ConfigError(
             "enforcement.backend cri needs enforcement.runtimeEndpoint, and sources.kubelet or sources.apiserver",
             hint="for manifest pods use backend cgroup",
         )
 
-    def find() -> Mapping[CgroupKey, PurePosixPath]:
+    def containers() -> Mapping[CgroupKey, PurePosixPath]:
         return {key: group for key, group in kubelet.find().items() if isinstance(key, ContainerCgroup)}
 
+    find = containers if section.containersOnly else kubelet.find
     enforcer = CgroupEnforcer(RuntimeWriter(hierarchy, runtime), find, time.monotonic, name="cri")
-    return Enforcement(enforcer, None, strict, hierarchy, kubelet, root)
+    strict = section.podQuota == "strict"
+    return Enforcement(enforcer, None, strict, hierarchy, kubelet, section.kubeletCgroupRoot)
 
 
 def group_path(text: str) -> PurePosixPath:

@@ -114,12 +114,14 @@ class EnforcementSection(Section):
 
     onKubeletPolicy: what to do where this node's kubelet pins too. kubeletCgroupRoot: its `cgroupRoot`. runtimeEndpoint: the
     socket of the container runtime: with backend cri what writes, with cgroup what says whose containers run; "" for none.
+    containersOnly: with backend cri leave the cgroups of pods and QoS classes alone; containers then start on every CPU.
     """
 
     backend: Literal["none", "cgroup", "cri"] = "cgroup"
     onKubeletPolicy: Literal["refuse", "observe"] = "refuse"
     kubeletCgroupRoot: str = "/"
     runtimeEndpoint: str = ""
+    containersOnly: bool = False
     cgroupRoot: PathText = "/sys/fs/cgroup"
     parent: str = "pinfold"
     periodSeconds: Annotated[float, Field(gt=0, le=3600)] = 10.0

@@ -14,7 +14,13 @@ import grpc
 
 from agent.model.cpuset import CPUSet
 from agent.node.cgroup import Hierarchy
-from agent.node.cgroup_errors import CgroupError, CgroupGoneError, NotEffectiveError, RuntimeCallError
+from agent.node.cgroup_errors import (
+    CgroupError,
+    CgroupGoneError,
+    CgroupPermissionError,
+    NotEffectiveError,
+    RuntimeCallError,
+)
 from agent.policy.cgroup_names import ContainerCgroup, parse_cgroup
 from agent.policy.cgroup_settings import CFS_PERIOD_US, Observed, Settings
 from agent.proto import cri_runtime_v1_pb2 as cri
@@ -86,7 +92,9 @@ class CRIClient:
 
 
 class RuntimeWriter:
-    """Backend `cri`: reads cgroups of containers, and has the runtime write them. hierarchy: to read."""
+    """Backend `cri`: the runtime writes the cgroups of containers. It has no call for those around them, of pods and QoS classes:
+    these are written through their files, so that a container starts outside exclusive CPUs before the runtime is told of it.
+    """
 
     def __init__(self, hierarchy: Hierarchy, client: CRIClient) -> None:
         self._hierarchy = hierarchy
@@ -103,8 +111,11 @@ class RuntimeWriter:
         """Tell the runtime, one kind of setting at a time, and see that the cgroup says so. The first refusal is raised after the
         last call. Raises ValueError for an empty set: a runtime takes it for "no change"."""
         parsed = parse_cgroup(group)
-        if parsed is None or not parsed.container_id:
-            raise RuntimeCallError(str(group), "is not a container's cgroup: the runtime cannot write it")
+        if parsed is None:
+            raise RuntimeCallError(str(group), "is not a cgroup of the kubelet's: the runtime cannot write it")
+        if not parsed.container_id:
+            self._write_file(group, settings)
+            return
         refused: list[CgroupError] = []
         for resources in _one_at_a_time(settings):
             try:
@@ -114,6 +125,17 @@ class RuntimeWriter:
         if refused:
             raise refused[0]
         self._require(group, settings)
+
+    def _write_file(self, group: PurePosixPath, settings: Settings) -> None:
+        try:
+            self._hierarchy.write(group, settings)
+        except CgroupPermissionError as error:
+            raise CgroupPermissionError(
+                str(group),
+                f"the agent may not write {error.path}, and the runtime has no call for it: containers start on every CPU",
+                number=error.errno,
+                hint="mount /sys/fs/cgroup read-write, or set enforcement.containersOnly: true to put up with that",
+            ) from error
 
     def _require(self, group: PurePosixPath, settings: Settings) -> None:
         seen = self._hierarchy.observe(group)

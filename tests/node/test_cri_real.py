@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -10,19 +11,22 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from agent.backends import backend
+from agent.config_schema import Config
 from agent.model.cpuset import CPUSet
 from agent.model.state import CPUState, Grants
-from agent.node.cgroup import Hierarchy
-from agent.node.cgroup_errors import CgroupGoneError, RuntimeCallError
+from agent.node.cgroup import Hierarchy, detect
+from agent.node.cgroup_errors import CgroupGoneError, CgroupPermissionError, RuntimeCallError
+from agent.node.cgroup_files import KernelFiles
 from agent.node.cri import CRIClient, RuntimeWriter
-from agent.node.enforcer import CgroupEnforcer
+from agent.node.enforcer import Enforcer
 from agent.node.kubelet_cgroups import KubeletCgroups
 from agent.node.tasks import affinity
 from agent.policy.cgroup_intents import Rules
 from agent.policy.cgroup_names import CgroupKey, ContainerCgroup
 from agent.policy.cgroup_settings import Settings
 from agent.policy.pins import pins
-from tests.node.cgroup_parent import need_cpus, real_parent
+from tests.node.cgroup_parent import ROOT, need_cpus, real_parent
 from tests.node.containerd import Containerd, Message, private_containerd
 
 pytestmark = pytest.mark.real
@@ -45,10 +49,19 @@ class Node:
         self.client = CRIClient(runtime.socket)
         self.cgroups = KubeletCgroups(hierarchy, f"/{parent}", self.client.instances)
         self.writer = RuntimeWriter(hierarchy, self.client)
-        self.enforcer = CgroupEnforcer(self.writer, self.containers, time.monotonic, name="cri")
+        self.enforcer = self.backend()
 
-    def pod(self, uid: str) -> tuple[str, Message]:
-        return self.runtime.pod(uid, f"/{self.parent}/kubepods/pod{uid}")
+    def backend(self, **enforcement: object) -> Enforcer:
+        section = {
+            "backend": "cri",
+            "runtimeEndpoint": self.runtime.socket,
+            "kubeletCgroupRoot": f"/{self.parent}",
+            **enforcement,
+        }
+        return backend(Config.model_validate({"sources": {"kubelet": {}}, "enforcement": section})).enforcer
+
+    def pod(self, uid: str, qos: str = "") -> tuple[str, Message]:
+        return self.runtime.pod(uid, f"/{self.parent}/kubepods{qos}/pod{uid}")
 
     def containers(self) -> Mapping[CgroupKey, PurePosixPath]:
         return {key: group for key, group in self.cgroups.find().items() if isinstance(key, ContainerCgroup)}
@@ -109,6 +122,51 @@ def test_exclusive_and_shared_containers_really_run_where_they_shall(node: Node)
     assert node.affinities(shared) == {"0"}
     node.pin("0-1")
     assert node.affinities(pinned) == node.affinities(shared) == {"0-1"}
+
+
+def test_a_container_made_while_cpus_are_held_starts_outside_of_them_before_the_runtime_is_told(node: Node) -> None:
+    db = node.pod("db")
+    pinned = node.runtime.container(db, "main")
+    burstable, guaranteed = node.pod("web", "/burstable"), node.pod("later")
+    node.pin("0", db="1")
+    new = node.pod("new", "/burstable")
+    late = [node.runtime.container(pod, "main") for pod in (burstable, new, guaranteed)]
+    assert [node.affinities(each) for each in late] == [{"0"}] * 3
+    assert node.affinities(pinned) == {"1"}
+    node.pin("0-1")
+    assert [node.affinities(each) for each in late] == [{"0-1"}] * 3
+
+
+def test_with_containers_only_the_cgroups_around_are_left_alone(node: Node) -> None:
+    node.enforcer = node.backend(containersOnly=True)
+    pinned = node.runtime.container(node.pod("db"), "main")
+    web = node.pod("web", "/burstable")
+    early = node.runtime.container(web, "main")
+    node.pin("0", db="1")
+    assert (node.affinities(pinned), node.affinities(early)) == ({"1"}, {"0"})
+    late = node.runtime.container(web, "late")
+    everything = node.hierarchy.bounds(PurePosixPath())[0]
+    assert node.affinities(late) == {str(everything)}  # until the next turn
+    node.pin("0", db="1")
+    assert node.affinities(late) == {"0"}
+
+
+class ReadOnlyFiles(KernelFiles):
+    """As in a container whose /sys/fs/cgroup is mounted read-only."""
+
+    def write(self, path: str, text: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+
+def test_a_pods_cgroup_that_the_agent_may_not_write_is_told_with_the_way_out(node: Node) -> None:
+    made = node.runtime.container(node.pod("db"), "main")
+    writer = RuntimeWriter(detect(ROOT, ReadOnlyFiles(), controllers=ALL), node.client)
+    group = node.group(made)
+    writer.write(group, Settings(cpus=CPUSet.parse("1")))
+    assert node.affinities(made) == {"1"}
+    with pytest.raises(CgroupPermissionError, match="containers start on every CPU") as refused:
+        writer.write(group.parent, Settings(cpus=CPUSet.parse("1")))
+    assert "enforcement.containersOnly" in refused.value.hint
 
 
 def test_a_quota_goes_alone_and_leaves_the_cpus(node: Node) -> None:

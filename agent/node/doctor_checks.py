@@ -175,7 +175,10 @@ def strangers(
     names = Counter(found)
     shown = ", ".join(name for name, _ in names.most_common(6)) + (", ..." if len(names) > 6 else "")
     text = f"{len(found)} processes of the host may run on the exclusive CPUs {exclusive}: {shown}"
-    hint = f"systemctl set-property --runtime system.slice AllowedCPUs={others}, and user.slice and init.scope likewise"
+    hint = (
+        f"`pinfold host-services --apply` keeps them on the reserved CPUs; on cgroup v2 and until the next boot: "
+        f"systemctl set-property --runtime system.slice AllowedCPUs={others}, and user.slice and init.scope likewise"
+    )
     yield Finding("strangers", Level.WARNING, text, hint)
 
 

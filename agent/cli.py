@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "pause": ("agent.commands.pause", "Give no new exclusive CPUs."),
     "release": ("agent.commands.release", "Widen everything, before the agent is removed."),
     "doctor": ("agent.commands.doctor", "Is this node fit for pinfold, and if not what to do."),
+    "host-services": ("agent.commands.host_services", "Keep services of the host off exclusive CPUs, by systemd drop-ins."),
     "checkpoint": ("agent.commands.checkpoint", "State files, ours and the kubelet's: show, verify, move, repair."),
     "config": ("agent.commands.config", "Check, show or reload the configuration."),
     "podresources": ("agent.commands.podresources", "See what a monitoring agent sees."),

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 import click
 
-from agent import __version__
 from agent.errors import AgentError
 
 # command -> (module that has it as `command`, one line for --help, so that --help loads none of them)
@@ -50,8 +49,23 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
+def _version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from agent.version import version_text
+
+        click.echo(version_text())
+        ctx.exit()
+
+
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="pinfold")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_version,
+    help="Show the version and commit, and exit.",
+)
 def cli() -> None:
     """Decide which CPUs and which NUMA memory every container of this node gets, and hold it to that."""
 

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from agent.model.cpuset import CPUSet
+from release.bundle import build_wheel
 from tests.node_vm.image import base_image
 from tests.node_vm.machine import Machine
-from tests.systemd.cache import REPOSITORY, build_wheel, dependency_wheels
+from tests.systemd.cache import REPOSITORY, dependency_wheels
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]  # not `real`: .ci/run has a step of its own for it
 

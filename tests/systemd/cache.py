@@ -13,23 +13,21 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from release.bundle import PLATFORMS, download, requirements
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD_SECONDS = 900.0  # on a busy machine with a slow mirror
 SUITE = "bookworm"  # systemd 252, Python 3.11: the oldest that docs/install.md promises
-PYTHON = ("3.11", "cp311")
+PYTHON = "3.11"
 PACKAGES = ("systemd", "systemd-sysv", "python3", "python3-venv", "curl")
 OPTIONS = (
     "--variant=minbase",
     '--aptopt=Apt::Install-Recommends "false"',
     *(f"--dpkgopt=path-exclude=/usr/share/{unread}/*" for unread in ("man", "doc", "locale")),
 )
-# manylinux wheels that run on the suite's glibc 2.36; pip takes no ranges
-PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_28", "manylinux_2_34")
 
 
 def cache_directory() -> Path:
@@ -50,26 +48,14 @@ def root_file_system() -> Path:
 
 def dependency_wheels() -> Path:
     """The wheels that pinfold needs on SUITE, as a directory for `pip --find-links`."""
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    requirements: list[str] = project["dependencies"]
-    version, abi = PYTHON
-    machine = platform.machine()
-    recipe = (version, machine, *requirements)
+    wanted, machine = requirements(), platform.machine()
+    recipe = (PYTHON, machine, *PLATFORMS, *wanted)
 
     def build(directory: Path) -> None:
-        target = [f"--python-version={version}", "--implementation=cp", f"--abi={abi}", "--abi=abi3", "--abi=none"]
-        platforms = [f"--platform={name}_{machine}" for name in PLATFORMS]
-        download = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", *target, *platforms]
-        run([*download, f"--dest={directory}", *requirements])
+        directory.mkdir()
+        download(wanted, directory, PYTHON, machine)
 
     return kept("wheels", recipe, build)
-
-
-def build_wheel(directory: Path) -> Path:
-    """pinfold's own wheel, of the checkout as it is."""
-    run([sys.executable, "-m", "build", "--wheel", f"--outdir={directory}", str(REPOSITORY)])
-    (wheel,) = directory.glob("pinfold-*.whl")
-    return wheel
 
 
 def kept(kind: str, recipe: tuple[str, ...], build: Callable[[Path], None]) -> Path:

@@ -58,6 +58,32 @@ def boot(root: Path, job: Path, out: Path, binds: Mapping[str, Path], group: str
             _remove_groups(group)
 
 
+def run_in(root: Path, script: str, binds: Mapping[str, Path], group: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell script in `root` without booting it; what it wrote, both streams together. No network, nothing is kept."""
+    command = [
+        *("systemd-nspawn", "--quiet", f"--directory={root}", "--volatile=overlay", "--private-network"),
+        *(
+            "--register=no",
+            "--console=pipe",
+            "--as-pid2",
+            *(f"--bind-ro={path}:{name}" for name, path in binds.items()),
+        ),
+    ]
+    with _own_cgroup(group) as (enter, option):
+        try:
+            return subprocess.run(
+                [*enter, *command, *option, "/bin/sh", "-euc", script],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=BOOT_SECONDS,
+                check=False,
+            )
+        finally:
+            _remove_groups(group)
+
+
 def _run(command: list[str]) -> None:
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from tests.systemd.cache import REPOSITORY, build_wheel, dependency_wheels, root_file_system
+from release.bundle import build_wheel
+from tests.systemd.cache import REPOSITORY, dependency_wheels, root_file_system
 from tests.systemd.container import boot
 from tests.systemd.document import sections
 

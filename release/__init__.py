@@ -1,0 +1,1 @@
+"""What turns a checkout into something to hand out: the man page, shell completion, and a bundle for nodes without a network."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent.model.state import PolicyInForce, State
+from agent.model.devices import NO_DEVICES
+from agent.model.state import Mark, PolicyInForce, State
 from agent.node.state_store import NewerStateFileError, StateStore, StateWriteError
 from agent.policy.managers import ManagerConfig, Managers
 from agent.policy.node_fit import NodeCapacity
@@ -40,7 +41,8 @@ class Keeper:
 
     problem: why the last decision could not be saved, None while all is well. repair: how the state fits the rules; what waits in
     it an operator must confirm. stored: whether the file says exactly `state`. frozen: the newer file over which nothing is
-    decided and nothing saved; None for all others. wrote: told the seconds of every write.
+    decided and nothing saved; None for all others. wrote: told the seconds of every write. misaligned: UID -> why its devices are
+    far from its CPUs. devices: what the last look knew of them.
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class Keeper:
         self.state = state
         self.frozen = frozen
         self.refused: Mapping[str, Refused] = {}
+        self.misaligned: Mapping[str, Mark] = {}
+        self.devices = NO_DEVICES
         self.problem: StateWriteError | None = None
         self.repair = RepairPlan((), state.grants, state.grants)
         self._stored = stored
@@ -105,6 +109,7 @@ class Keeper:
         self._adopt(after)
         self._made += tuple(step for step in made if step.safe)
         self.refused, self.repair, self._fits = plan.refused, repair, True
+        self.misaligned, self.devices = plan.misaligned, seen.devices
         self._retry, self._looked = False, self.state
         return (*found, *plan.decisions)
 

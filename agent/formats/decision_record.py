@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from agent.formats.device_facts import encode_devices
 from agent.formats.grants import encode_grants
 from agent.formats.pods import encode_pod, encode_resources
 from agent.model.machine import Machine
 from agent.model.numa import node_ids
 from agent.model.pod import Pod, PodStatus
 from agent.model.state import Blocks, Grants, State
+from agent.policy.device_placement import DEVICES_AWAITED
 from agent.policy.managers import ManagerConfig
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Decision, Event
@@ -26,14 +28,15 @@ from agent.policy.plan import HUGEPAGES_IN_USE
 from agent.policy.second import PAUSED, is_second
 
 # what changes no grants, or is replayed as an op; after anything else the next record begins anew
-_FOLLOWED = frozenset({Event.ADMITTED, Event.REFUSED, Event.WAITING, Event.TERMINATING, Event.RELEASED})
+_FOLLOWED = frozenset({Event.ADMITTED, Event.REFUSED, Event.WAITING, Event.TERMINATING, Event.RELEASED, Event.PLACED})
+_JUDGED = frozenset({Event.ADMITTED, Event.REFUSED, Event.PLACED})
 # refusals that come from outside a decision's input
 _OUTSIDE = frozenset({HUGEPAGES_IN_USE, PAUSED, "DuplicateUID", "Waiting"})
 
 
 def can_follow(decisions: Sequence[Decision]) -> bool:
-    """Whether a record of these decisions tells all that has become of the grants."""
-    return all(decision.event in _FOLLOWED for decision in decisions)
+    """Whether a record of these decisions tells all that has become of the pods and their grants."""
+    return all(each.event in _FOLLOWED and each.reason != DEVICES_AWAITED for each in decisions)
 
 
 def topology_record(machine: Machine) -> dict[str, Any]:
@@ -69,10 +72,8 @@ def decision_record(
         if decision.event is Event.RELEASED:
             ops.append({"op": "remove", "uid": decision.pod.uid})
             outcomes.append({})
-        elif decision.event in (Event.ADMITTED, Event.REFUSED) and decision.reason not in _OUTSIDE:
-            record = after.pods.get(decision.pod.uid)
-            fit = record is None or not is_second(record.source)
-            ops.append({"op": "admit", "pod": _pod(decision.pod), "second": not fit})
+        elif decision.event in _JUDGED and decision.reason not in _OUTSIDE:
+            ops.append(_admit(decision, after))
             outcomes.append(_outcome(decision, after.grants))
     if not ops:
         return None
@@ -83,6 +84,18 @@ def decision_record(
         "input": {"topology": machine, "config": encode_config(config), "node": _node(node), **start, "ops": ops},
         "want": {"init": {}, "ops": outcomes},
     }
+
+
+def _admit(decision: Decision, after: State) -> dict[str, Any]:
+    """The op. second: a kubelet has judged the fit. placed: the pod is here already, unplaced. devices: where some are known."""
+    record = after.pods.get(decision.pod.uid)
+    op: dict[str, Any] = {"op": "admit", "pod": _pod(decision.pod)}
+    op["second"] = record is not None and is_second(record.source)
+    if decision.event is Event.PLACED:
+        op["placed"] = True
+    if decision.devices is not None:
+        op["devices"] = encode_devices(decision.devices)
+    return op
 
 
 def encode_config(config: ManagerConfig) -> dict[str, Any]:

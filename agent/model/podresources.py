@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.model.cpuset import CPUSet
+from agent.model.devices import DeviceNodes
 from agent.model.pod import ContainerKind
 from agent.model.state import Blocks
 
@@ -31,12 +32,14 @@ NOTHING_PASSED = Passed()
 class PassedDevices:
     """One answer of that server. pods: (namespace, name) -> container -> what it has. allocatable: the field devices of a v1
     AllocatableResourcesResponse. uids: of the pods that were here when it was asked: it tells no uids, and a later pod of the
-    same name has other devices.
+    same name has other devices. nodes: as pods, of devices only. allocatable_nodes: of all devices of the node.
     """
 
     pods: Mapping[tuple[str, str], Mapping[str, Passed]] = field(default_factory=dict)
     allocatable: bytes = b""
     uids: frozenset[str] = frozenset()
+    nodes: Mapping[tuple[str, str], Mapping[str, DeviceNodes]] = field(default_factory=dict)
+    allocatable_nodes: DeviceNodes = field(default_factory=dict)
 
     def of(self, uid: str, namespace: str, name: str) -> Mapping[str, Passed]:
         """Container -> what this pod's containers have; nothing where the answer cannot be about this pod."""

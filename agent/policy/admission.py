@@ -17,6 +17,7 @@ from agent.model.pod import Container, Pod
 from agent.model.state import Blocks, CPUState, Grants, MemoryState, NUMANodeState
 from agent.policy import cpu_static, memory_static
 from agent.policy.cpu_assignment import NotEnoughCPUs
+from agent.policy.device_hints import NO_HINTS, DeviceHints
 from agent.policy.eligibility import Claims, claims
 from agent.policy.hint_family import Hint, ProviderHints
 from agent.policy.hints import cpu_hints, memory_hints
@@ -30,7 +31,6 @@ from agent.policy.topology_options import TopologyScope
 
 UNALIGNED = Hint(None, False)  # topology policy `none` stores no hint; the kubelet then reads a zero one
 _T = TypeVar("_T")
-DeviceHints = Mapping[str, ProviderHints]  # container name -> what the device manager says
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class _Draft:
     merges: list[MergeStep] = field(default_factory=list)
 
 
-def admit(managers: Managers, grants: Grants, pod: Pod, devices: DeviceHints | None = None) -> Verdict:
+def admit(managers: Managers, grants: Grants, pod: Pod, devices: DeviceHints = NO_HINTS) -> Verdict:
     """Decide about one pod. devices: the first hint provider's answers, where devices are known.
 
     A pod that holds something already is kept as it is.
@@ -98,11 +98,11 @@ def admit(managers: Managers, grants: Grants, pod: Pod, devices: DeviceHints | N
     draft = _Draft(grants.cpu.default, grants.memory.machine)
     try:
         if asked.pod_level and managers.effective_scope is TopologyScope.POD:
-            _admit_pod_level(managers, draft, pod, asked, devices or {})
+            _admit_pod_level(managers, draft, pod, asked, devices)
         elif managers.effective_scope is TopologyScope.POD:
-            _admit_pod(managers, draft, pod, asked, devices or {})
+            _admit_pod(managers, draft, pod, asked, devices)
         else:
-            _admit_containers(managers, draft, pod, asked, devices or {})
+            _admit_containers(managers, draft, pod, asked, devices)
         check_minimum_shared_pool(managers, grants.cpu.default, draft.shared, pod)
     except Refusal as refusal:
         return Verdict.refused(grants, asked, refusal, tuple(draft.merges))
@@ -191,7 +191,7 @@ def _admit_containers(managers: Managers, draft: _Draft, pod: Pod, asked: Claims
         if managers.aligned:
             count, request = asked.cpus.get(container.name, 0), asked.memory.get(container.name)
             providers = [
-                devices.get(container.name),
+                devices.containers.get(container.name),
                 _cpu_provider(managers, draft, count),
                 _memory_provider(managers, draft, request),
             ]
@@ -205,7 +205,7 @@ def _admit_pod(managers: Managers, draft: _Draft, pod: Pod, asked: Claims, devic
     """Scope pod: one merged hint for the pod's total, then each container is allocated under it."""
     total = cpu_static.pod_exclusive_cpus([(c.kind, asked.cpus.get(c.name, 0)) for c in pod.containers])
     request = memory_static.pod_request(pod) if asked.memory else None
-    providers = [*devices.values(), _cpu_provider(managers, draft, total), _memory_provider(managers, draft, request)]
+    providers = [devices.pod, _cpu_provider(managers, draft, total), _memory_provider(managers, draft, request)]
     affinity = _merge(managers, draft, pod, "", providers, {"cpu": total, **(request or {})}, NO_LOCALITY)
     for container in pod.containers:
         draft.affinities[container.name] = affinity
@@ -225,7 +225,7 @@ def _allocate(
     count = asked.cpus.get(container.name, 0)
     if managers.cpu is not None and count:
         cpu_static.check_physical_cpus(managers.cpu, draft.shared, count)
-        forced = affinity.affinity.bit_count() if affinity.affinity and devices.get(container.name) else 0
+        forced = affinity.affinity.bit_count() if affinity.affinity and devices.containers.get(container.name) else 0
         cpus = _take(managers, draft, count, affinity, forced)
         draft.cpus[container.name] = cpus
         draft.shared -= cpus
@@ -255,7 +255,7 @@ def _admit_pod_level(managers: Managers, draft: _Draft, pod: Pod, asked: Claims,
     """One bubble for the pod's own resources, slices and a shared pool inside it."""
     memory = asked.pod_memory or None
     providers = [
-        *devices.values(),
+        devices.pod,
         _pod_cpu_provider(managers, draft, pod, asked),
         _pod_memory_provider(managers, draft, pod, asked, memory),
     ]
@@ -270,7 +270,8 @@ def _admit_pod_level(managers: Managers, draft: _Draft, pod: Pod, asked: Claims,
     if managers.cpu is not None and asked.pod_cpus:
         check_shared_pool("cpu", pod.containers, asked.cpus, asked.pod_cpus)
         cpu_static.check_physical_cpus(managers.cpu, draft.shared, asked.pod_cpus)
-        draft.bubble = _take(managers, draft, asked.pod_cpus, affinity, 0)
+        forced = affinity.affinity.bit_count() if affinity.affinity and devices.pod else 0
+        draft.bubble = _take(managers, draft, asked.pod_cpus, affinity, forced)
         try:
             draft.cpus = slice_cpus(managers.cpu, pod, asked.cpus, draft.bubble)
         except NotEnoughCPUs as error:

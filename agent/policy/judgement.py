@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from agent.model.devices import PodDevices
 from agent.model.pod import Pod
 from agent.model.state import State
 from agent.policy.admission import Verdict, admit
+from agent.policy.device_hints import device_hints
 from agent.policy.eligibility import claims
 from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule, check_free_hugepages
 from agent.policy.managers import Managers
@@ -16,12 +18,17 @@ INVALID_POD = "InvalidPod"  # what an API server would have refused
 
 
 def judge(
-    managers: Managers, node: NodeCapacity | None, state: State, pod: Pod, hugepages: FreeHugepages | None = None
+    managers: Managers,
+    node: NodeCapacity | None,
+    state: State,
+    pod: Pod,
+    hugepages: FreeHugepages | None = None,
+    devices: PodDevices | None = None,
 ) -> Verdict:
     """Would this pod be admitted now: the API server's checks, the resource managers, node fit, in this order.
 
     node: None where a kubelet has judged the fit. hugepages: what is really free, judged last and only where its rule is to
-    refuse.
+    refuse. devices: what a kubelet has given the pod; None where that is nothing, or not known.
     """
     gates = managers.gates
     try:
@@ -29,7 +36,7 @@ def judge(
     except InvalidPodError as error:
         rule = "resources that an API server refuses are refused first"
         return Verdict(False, state.grants, claims(pod, gates), INVALID_POD, str(error), error.hint, rule=rule)
-    verdict = admit(managers, state.grants, pod)
+    verdict = admit(managers, state.grants, pod, device_hints(managers.machine.numa_mask, devices))
     if not verdict.admitted:
         return verdict
     try:

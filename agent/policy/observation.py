@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from agent.model.devices import NO_DEVICES, NodeDevices, PodDevices
 from agent.model.pod import Pod
-from agent.model.state import State
+from agent.model.state import Mark, State
 from agent.policy.free_hugepages import FreeHugepages
 
 ContainerKey = tuple[str, str]  # pod UID, container name
@@ -18,7 +19,7 @@ class Event(StrEnum):
 
     ADMITTED = "admitted"
     REFUSED = "refused"
-    WAITING = "waiting"  # the pod before it under this name has not ended yet
+    WAITING = "waiting"  # the pod before it under this name has not ended yet, or its devices are not known yet
     TERMINATING = "terminating"
     UNPLACED = "unplaced"  # runs in the shared pool: a kubelet admitted it, and there is no room for what it asks for
     PLACED = "placed"  # was unplaced, and has now what it asked for
@@ -40,7 +41,7 @@ class Decision:
 
     reason, message, hint: of a refusal, else for people. Of a resize the message is the text of the kubelet's event; the reason
     is what is lacking or (RESIZE_STARTED) what let a deferred one in, a value of kubelet_pod_deferred_accepted_resizes_total.
-    before: the pod of which other sizes were asked for.
+    before: the pod of which other sizes were asked for. devices: what the pod was known to have when it was placed.
     """
 
     event: Event
@@ -49,6 +50,7 @@ class Decision:
     message: str = ""
     hint: str = ""
     before: Pod | None = None
+    devices: PodDevices | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class Observation:
     silent_sources: sources that could not be read: their pods are taken as still wanted. alive: containers with tasks; those
     of pods in `ending` suffice. now_seconds: Unix time. hugepages: what is really free; None = not looked at. paused: nothing
     exclusive is given. sources: the names of all sources there are; None: every record's is among them. cgroups_seen: `alive` is
-    what the kernel says, so that a pod of which no source speaks is gone once nothing of it is alive.
+    what the kernel says, so that a pod of which no source speaks is gone once nothing of it is alive. devices: those that a
+    kubelet has given to pods.
     """
 
     wanted: Sequence[Wanted] = ()
@@ -96,12 +99,17 @@ class Observation:
     paused: bool = False
     sources: frozenset[str] | None = None
     cgroups_seen: bool = False
+    devices: NodeDevices = NO_DEVICES
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The next state and why. refused: by "namespace/name", everything that is wanted and not here."""
+    """The next state and why. refused: by "namespace/name", everything that is wanted and not here.
+
+    misaligned: UID -> why, pods whose devices have turned out to be on other NUMA nodes.
+    """
 
     state: State
     refused: Mapping[str, Refused] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
+    misaligned: Mapping[str, Mark] = field(default_factory=dict)

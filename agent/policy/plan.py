@@ -14,6 +14,7 @@ from agent.model.pod import Pod
 from agent.model.state import Affinity, FirstGrant, Grants, PodPhase, PodRecord, ResizeState, State
 from agent.policy import resize_events
 from agent.policy.admission import Verdict, container_started, holds, remove
+from agent.policy.device_placement import awaited, awaiting, is_awaiting, misaligned
 from agent.policy.free_hugepages import FreeHugepagesRule, missing_hugepages
 from agent.policy.judgement import judge
 from agent.policy.managers import Managers
@@ -108,10 +109,8 @@ def decide(
     free = retry or run.released or run.resized
     run.place(retry=free)
     run.admit_new(wanted, refused, retry=free)
-    changed = run.state != state
-    return Plan(
-        replace(run.state, generation=state.generation + 1) if changed else state, run.refused, tuple(run.decisions)
-    )
+    after = replace(run.state, generation=state.generation + 1) if run.state != state else state
+    return Plan(after, run.refused, tuple(run.decisions), misaligned(managers, after, seen.devices))
 
 
 class _Run:
@@ -266,24 +265,33 @@ class _Run:
     # --- pods beside a kubelet for which there was no room ---
 
     def place(self, *, retry: bool) -> None:
-        """Try the unplaced pods again, in the order of their admission, where something has become free."""
-        if not retry:
-            return
+        """Try the unplaced pods again, in the order of their admission, where something has become free.
+
+        Those that waited for their devices are tried once these are known, or have been awaited long enough.
+        """
         for uid, record in self.state.pods.items():
-            if record.unplaced is None or record.phase is PodPhase.TERMINATING:
+            waited = is_awaiting(record.unplaced)
+            if record.unplaced is None or record.phase is PodPhase.TERMINATING or not (retry or waited):
+                continue
+            if waited and self._awaited(record):
                 continue
             verdict = self._judge(record.pod, record.source)
             if verdict.admitted:
                 self.state = replace(self.state, grants=verdict.grants)
                 self._put(replace(_granted(record, verdict), unplaced=None))
-                self.say(Event.PLACED, record.pod)
+                self.decisions.append(Decision(Event.PLACED, record.pod, devices=self.seen.devices.of(uid)))
             elif (mark := unplaced(verdict)) != record.unplaced:
                 self._put(replace(self.state.pods[uid], unplaced=mark))
+                if waited:
+                    self.say(Event.UNPLACED, record.pod, mark.reason, verdict.message, verdict.hint)
+
+    def _awaited(self, record: PodRecord) -> tuple[str, ...]:
+        return awaited(self.managers, record, self.seen.devices, self.seen.now_seconds)
 
     def _judge(self, pod: Pod, source: str) -> Verdict:
         """A kubelet has seen to it already that its pods fit the node as a whole."""
         node = None if is_second(source) else self.node
-        verdict = judge(self.managers, node, self.state, pod, self.seen.hugepages)
+        verdict = judge(self.managers, node, self.state, pod, self.seen.hugepages, self.seen.devices.of(pod.uid))
         given = verdict.admitted and holds(verdict.grants, pod.uid)
         return paused(verdict) if given and self.seen.paused else verdict
 
@@ -325,10 +333,15 @@ class _Run:
     def _try(self, wanted: Wanted, before: Mapping[str, Refused]) -> None:
         pod = wanted.pod
         hugepages = self.seen.hugepages
-        verdict = self._judge(pod, wanted.source)
         record = PodRecord(pod, PodPhase.ADMITTED, self.seen.now_seconds, wanted.source, wanted.fingerprint)
         if is_second(wanted.source):
             record = followed(record, terminating=pod.terminating, running=bool(wanted.running))
+            if missing := self._awaited(record):
+                mark = awaiting(missing)
+                self._put(replace(record, unplaced=mark))
+                self.say(Event.WAITING, pod, mark.reason, mark.message)
+                return
+        verdict = self._judge(pod, wanted.source)
         if not verdict.admitted and is_second(wanted.source):
             mark = unplaced(verdict)
             self._put(replace(record, unplaced=mark))
@@ -345,9 +358,10 @@ class _Run:
             manifest_uids={**self.state.manifest_uids, pod.namespaced_name: pod.uid},
         )
         warn = hugepages is not None and hugepages.rule is FreeHugepagesRule.WARN
-        missing = missing_hugepages(verdict.grants, pod, hugepages.free) if hugepages is not None and warn else ()
-        message = "; ".join(map(str, missing))
-        self.say(Event.ADMITTED, pod, HUGEPAGES_IN_USE if missing else "", message)
+        lacking = missing_hugepages(verdict.grants, pod, hugepages.free) if hugepages is not None and warn else ()
+        message = "; ".join(map(str, lacking))
+        reason, devices = HUGEPAGES_IN_USE if lacking else "", self.seen.devices.of(pod.uid)
+        self.decisions.append(Decision(Event.ADMITTED, pod, reason, message, devices=devices))
 
     def _refuse(self, before: Mapping[str, Refused], refused: Refused, event: Event = Event.REFUSED) -> None:
         key = refused.pod.namespaced_name

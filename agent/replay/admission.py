@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.errors import BadInputError
+from agent.formats.device_facts import decode_devices
 from agent.formats.grants import decode_grants
 from agent.formats.pods import decode_pod
+from agent.model.devices import PodDevices
 from agent.model.machine import Machine
 from agent.model.numa import node_ids
 from agent.model.pod import Pod
 from agent.model.quantity import Quantity
 from agent.model.state import Epoch, Grants, PodRecord, State
 from agent.policy.admission import Verdict, admit, container_started, remove
+from agent.policy.device_hints import device_hints
 from agent.policy.judgement import judge
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
@@ -88,10 +91,7 @@ def _op(node: _Node, op: JSONObject) -> dict[str, Any]:
     match op["op"]:
         case "admit":
             # as recorded: the kubelet sees pods that an API server has given their defaults, or none
-            return {
-                **_admit(node, decode_pod(op["pod"]), second=bool(op.get("second"))),
-                "state": encode_grants(node.grants),
-            }
+            return {**_decided(node, op), "state": encode_grants(node.grants)}
         case "remove":
             _drop(node, [op["uid"]])
         case "start":
@@ -106,10 +106,22 @@ def _op(node: _Node, op: JSONObject) -> dict[str, Any]:
     return {"state": encode_grants(node.grants)}
 
 
-def _admit(node: _Node, pod: Pod, *, second: bool = False) -> dict[str, Any]:
+def _decided(node: _Node, op: JSONObject) -> dict[str, Any]:
+    """An admission as recorded. placed: the pod has been here already, without anything of its own."""
+    pod = decode_pod(op["pod"])
+    devices = decode_devices(op["devices"], "devices") if "devices" in op else None
+    if op.get("placed"):
+        node.pods.pop(pod.uid, None)
+    return _admit(node, pod, devices, second=bool(op.get("second")))
+
+
+def _admit(node: _Node, pod: Pod, devices: PodDevices | None = None, *, second: bool = False) -> dict[str, Any]:
     if pod.uid in node.pods:  # a running pod keeps exactly what it has
         return {"admitted": True, "pod": _pod(node, node.pods[pod.uid])}
-    verdict = admit(node.managers, node.grants, pod) if node.fit is None else _judge(node, node.fit, pod, second)
+    if node.fit is not None:
+        verdict = _judge(node, node.fit, pod, devices, second=second)
+    else:
+        verdict = admit(node.managers, node.grants, pod, device_hints(node.machine.numa_mask, devices))
     if not verdict.admitted:
         return {"admitted": False, "reason": verdict.reason, "message": verdict.message}
     node.grants = verdict.grants
@@ -117,11 +129,11 @@ def _admit(node: _Node, pod: Pod, *, second: bool = False) -> dict[str, Any]:
     return {"admitted": True, "pod": _pod(node, pod)}
 
 
-def _judge(node: _Node, fit: NodeCapacity, pod: Pod, second: bool) -> Verdict:
+def _judge(node: _Node, fit: NodeCapacity, pod: Pod, devices: PodDevices | None, *, second: bool) -> Verdict:
     """The daemon's whole judgement; of a pod that a kubelet has admitted the fit is the kubelet's."""
     records = {uid: PodRecord(each) for uid, each in node.pods.items()}
     state = State(Epoch(0, "0" * 16), grants=node.grants, pods=records)
-    return judge(node.managers, None if second else fit, state, pod)
+    return judge(node.managers, None if second else fit, state, pod, devices=devices)
 
 
 def _restart(node: _Node, op: JSONObject) -> dict[str, Any]:

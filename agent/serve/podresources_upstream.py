@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -17,6 +17,8 @@ from urllib.parse import quote
 import grpc
 import grpc.aio
 
+from agent.model.devices import DeviceNodes
+from agent.model.numa import NodeMask
 from agent.model.podresources import Passed, PassedDevices
 from agent.proto import podresources_v1_pb2 as v1
 from agent.proto import podresources_v1alpha1_pb2 as v1alpha1
@@ -28,6 +30,11 @@ _log = logging.getLogger("pinfold")  # facts: see agent.log
 RECEIVE_BYTES = 16 * 1024 * 1024
 _CHANNEL = (("grpc.max_receive_message_length", RECEIVE_BYTES), ("grpc.max_reconnect_backoff_ms", 5000))
 NOTHING = PassedDevices()
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = (
+    0.1,
+    1.0,
+)  # between two looks while somebody waits: far below a kubelet's 100 a second
+_MOST_NODES = 1024  # the kernel's largest MAX_NUMNODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,10 @@ class UpstreamAccess:
 
 
 class Upstream:
-    """Asks between `start` and `stop`. uids: of the pods that are here now. changed: called when it tells something new."""
+    """Asks between `start` and `stop`. uids: of the pods that are here now. changed: called when it tells something new.
+
+    awaited: whether a pod waits for its devices; then it is asked more often, and `changed` is called each time.
+    """
 
     def __init__(
         self,
@@ -48,16 +58,19 @@ class Upstream:
         access: UpstreamAccess,
         uids: Callable[[], frozenset[str]],
         changed: Callable[[], None],
+        awaited: Callable[[], bool] = lambda: False,
     ) -> None:
         self._loop = loop
         self._access = access
         self._uids = uids
         self._changed = changed
+        self._awaited = awaited
         self._task: asyncio.Task[None] | None = None
         self._due = asyncio.Event()
         self._devices = NOTHING
         self._answered_at: float | None = None
         self._trouble = ""
+        self._deaf = False  # in trouble, and not only for being asked too often
 
     def start(self) -> None:
         """Begin to ask."""
@@ -75,6 +88,16 @@ class Upstream:
         """What was told last."""
         return self._devices
 
+    @property
+    def known(self) -> bool:
+        """Whether it has answered at all."""
+        return self._answered_at is not None
+
+    @property
+    def answering(self) -> bool:
+        """Whether an answer can be expected: before the first one, too."""
+        return not self._deaf
+
     def health(self) -> SourceHealth:
         """For the metrics. Age: since the last answer, None where there has been none."""
         age = None if self._answered_at is None else time.monotonic() - self._answered_at
@@ -91,11 +114,19 @@ class Upstream:
     async def _run(self) -> None:
         async with grpc.aio.insecure_channel(f"unix:{quote(str(self._access.path))}", options=_CHANNEL) as channel:
             stub = PodResourcesListerStub(channel)
+            pause = FIRST_PAUSE_SECONDS
             while True:
                 self._due.clear()
                 await self._ask(stub)
+                wait = self._access.period_seconds
+                if self._awaited():
+                    self._changed()
+                    wait = min(wait, pause)
+                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                else:
+                    pause = FIRST_PAUSE_SECONDS
                 try:
-                    async with asyncio.timeout(self._access.period_seconds):
+                    async with asyncio.timeout(wait):
                         await self._due.wait()
                 except TimeoutError:
                     continue
@@ -106,12 +137,13 @@ class Upstream:
             listed = await stub.List(v1.ListPodResourcesRequest(), timeout=timeout)  # type: ignore[misc] # stubs are sync
             allocatable = await stub.GetAllocatableResources(v1.AllocatableResourcesRequest(), timeout=timeout)  # type: ignore[misc]
         except grpc.aio.AioRpcError as error:
+            self._deaf = error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED
             self._failed(f"{error.code().name}: {error.details()}")
             return
         if self._trouble:
             _log.info("upstream PodResources answers again", extra={"facts": {"socket": self._access.path}})
             self._trouble = ""
-        self._answered_at = time.monotonic()
+        self._answered_at, self._deaf = time.monotonic(), False
         told = passed_devices(listed, allocatable, uids)
         if told != self._devices:
             self._devices = told
@@ -129,12 +161,32 @@ def passed_devices(
 ) -> PassedDevices:
     """The devices and dynamic resources of an answer; its CPUs and memory are left to those who decide them."""
     pods: dict[tuple[str, str], Mapping[str, Passed]] = {}
+    nodes: dict[tuple[str, str], Mapping[str, DeviceNodes]] = {}
     for pod in listed.pod_resources:
+        key = pod.namespace, pod.name
         containers = {each.name: _passed(each) for each in pod.containers if each.devices or each.dynamic_resources}
         if containers:
-            pods[pod.namespace, pod.name] = containers
+            pods[key] = containers
+        if held := {each.name: device_nodes(each.devices) for each in pod.containers if each.devices}:
+            nodes[key] = held
     kept = v1.AllocatableResourcesResponse(devices=allocatable.devices)
-    return PassedDevices(pods, kept.SerializeToString(deterministic=True), uids)
+    return PassedDevices(
+        pods, kept.SerializeToString(deterministic=True), uids, nodes, device_nodes(allocatable.devices)
+    )
+
+
+def device_nodes(devices: Iterable[v1.ContainerDevices]) -> DeviceNodes:
+    """The NUMA nodes of every device, by resource. A device may be told in several entries, one per node."""
+    found: dict[str, dict[str, NodeMask]] = {}
+    for each in devices:
+        mask = 0
+        for node in each.topology.nodes:
+            if 0 <= node.ID < _MOST_NODES:  # plugins have told -1 for "nowhere"
+                mask |= 1 << node.ID
+        of_resource = found.setdefault(each.resource_name, {})
+        for device in each.device_ids:
+            of_resource[device] = of_resource.get(device, 0) | mask
+    return {resource: tuple(sorted(masks.values())) for resource, masks in sorted(found.items()) if masks}
 
 
 def _passed(container: v1.ContainerResources) -> Passed:

@@ -11,6 +11,7 @@ from agent.model.machine import CPUTopology
 from agent.model.pod import Container, Pod
 from agent.model.state import CPUState, Grants
 from agent.policy.admission import admit, container_started, remove
+from agent.policy.device_hints import DeviceHints
 from agent.policy.hint_family import Hint
 from agent.policy.restore import fresh
 from tests.nodes import GIB, PODS_ON, admitted, cpus_of, memory_of, named, node, outcome
@@ -135,7 +136,7 @@ def test_devices_set_a_floor_for_the_numa_nodes_of_a_distributed_pick() -> None:
     managers = node(
         regular(32, numa=4), cpu_options={"distribute-cpus-across-numa": "true"}, topology_policy="best-effort"
     )
-    devices = {"app": {"example.com/nic": (Hint(0b1111, True),)}}
+    devices = DeviceHints({"app": {"example.com/nic": (Hint(0b1111, True),)}})
     verdict = admit(managers, fresh(managers), named("p", guaranteed("20")), devices)
     given = verdict.grants.cpu.entries["p"]["app"]
     assert [(given.mask & mask).bit_count() for mask in managers.machine.topology.numa_masks.values()] == [5, 5, 5, 5]

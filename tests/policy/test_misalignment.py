@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.policy.admission import Verdict, admit
+from agent.policy.device_hints import DeviceHints
 from agent.policy.hint_family import Hint
 from tests.nodes import GIB, admitted, named, node
 from tests.pods import guaranteed, init
@@ -85,6 +86,6 @@ def test_many_numa_nodes_are_summed_up() -> None:
 
 def test_a_provider_without_a_place_is_named() -> None:
     managers = node(regular(8, numa=2), topology_policy="restricted")
-    devices = {"app": {"example.com/nic": (Hint(0b11, False),)}}
+    devices = DeviceHints({"app": {"example.com/nic": (Hint(0b11, False),)}})
     verdict = admit(managers, admitted(managers), named("p", guaranteed("2")), devices)
     assert verdict.rule.endswith("example.com/nic has no such place")

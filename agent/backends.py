@@ -51,7 +51,7 @@ def backend(config: Config) -> Enforcement:
 
 
 def _kubelet_cgroups(config: Config, hierarchy: Hierarchy, runtime: CRIClient | None) -> KubeletCgroups | None:
-    if config.sources.kubelet is None and config.sources.apiserver is None:
+    if not config.sources.of_kubelet:
         return None
     ask = runtime.instances if runtime is not None else _nobody
     return KubeletCgroups(hierarchy, config.enforcement.kubeletCgroupRoot, ask)
@@ -67,7 +67,7 @@ def _through_the_runtime(
     """Backend cri: the runtime writes the containers' cgroups; what is in force is read from the files all the same."""
     if kubelet is None or runtime is None:
         raise ConfigError(
-            "enforcement.backend cri needs enforcement.runtimeEndpoint, and sources.kubelet or sources.apiserver",
+            "enforcement.backend cri needs enforcement.runtimeEndpoint, and sources.pods, kubelet or apiserver",
             hint="for manifest pods use backend cgroup",
         )
 

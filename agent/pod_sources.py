@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.kube.source import Source, View
+from agent.kube.source import Feed, View
 from agent.log import say
 from agent.policy.cgroup_names import ContainerCgroup
 from agent.policy.observation import Wanted
@@ -34,7 +34,7 @@ class Listed:
 class PodSources:
     """sources: the one that knows best first. board: where their health is shown."""
 
-    def __init__(self, sources: Sequence[Source], board: HealthBoard) -> None:
+    def __init__(self, sources: Sequence[Feed], board: HealthBoard) -> None:
         self._sources = tuple(sources)
         self._board = board
         self._said: dict[str, str] = {}

@@ -15,7 +15,9 @@ from agent.kube.http_access import Access, Server
 from agent.kube.kubeconfig import read_kubeconfig
 from agent.kube.kubelet_source import MAX_BYTES as KUBELET_BYTES
 from agent.kube.kubelet_source import KubeletSource
-from agent.kube.source import Source
+from agent.kube.pods_socket import probe
+from agent.kube.pods_source import PodsAccess, PodsSource
+from agent.kube.source import Feed
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where a pod finds its account's files
 
@@ -25,14 +27,16 @@ def node_name(config: Config, environment: Mapping[str, str] = os.environ) -> st
     return config.node.name or environment.get("NODE_NAME", "") or os.uname().nodename.strip().lower()
 
 
-def sources(config: Config, environment: Mapping[str, str] = os.environ) -> list[Source]:
+def sources(config: Config, environment: Mapping[str, str] = os.environ) -> list[Feed]:
     """The sources beside the manifests, the one that knows best first. Raises ConfigError, AccessConfigError."""
-    found: list[Source] = []
-    kubelet, apiserver = config.sources.kubelet, config.sources.apiserver
+    found: list[Feed] = []
+    pods, kubelet, apiserver = config.sources.pods, config.sources.kubelet, config.sources.apiserver
+    if pods is not None:
+        found.append(PodsSource(PodsAccess(Path(pods.socket), pods.timeoutSeconds)).feed)
     if kubelet is not None:
-        found.append(KubeletSource(access(kubelet), kubelet.periodSeconds))
+        found.append(KubeletSource(access(kubelet), kubelet.periodSeconds).feed)
     if apiserver is not None:
-        found.append(APIServerSource(_apiserver_access(apiserver, environment), node_name(config, environment)))
+        found.append(APIServerSource(_apiserver_access(apiserver, environment), node_name(config, environment)).feed)
     return found
 
 
@@ -78,7 +82,9 @@ def probe_sources(
     config: Config, environment: Mapping[str, str] = os.environ
 ) -> Iterator[tuple[str, AgentError | None]]:
     """Ask every source beside the manifests once: its name, and why it cannot be read."""
-    kubelet, apiserver = config.sources.kubelet, config.sources.apiserver
+    pods, kubelet, apiserver = config.sources.pods, config.sources.kubelet, config.sources.apiserver
+    if pods is not None:
+        yield "pods", _fault(lambda: probe(Path(pods.socket), pods.timeoutSeconds))
     if kubelet is not None:
         yield "kubelet", _fault(lambda: Server(access(kubelet)).get("/pods", limit=KUBELET_BYTES))
     if apiserver is not None:
@@ -89,7 +95,7 @@ def probe_sources(
         )
 
 
-def _fault(ask: Callable[[], bytes]) -> AgentError | None:
+def _fault(ask: Callable[[], object]) -> AgentError | None:
     try:
         ask()
     except AgentError as error:

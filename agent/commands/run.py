@@ -167,8 +167,8 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             stack.callback(devices.stop)
         service = None
         for target in couriers:
-            target.courier.start()
-            stack.callback(target.courier.stop)
+            target.courier.worker.start()
+            stack.callback(target.courier.worker.stop)
         if config.nodeService.socket:
             service = NodeService(loop, node_access(config), shown, node_name(config), origin(config))
             service.start()
@@ -319,8 +319,8 @@ def announcer(config: Config, stack: ExitStack) -> Callable[[PodEvent], None]:
         said[0] = text
 
     writer = EventWriter(Server(apiserver_access(config)), node_name(config), failed)
-    writer.start()
-    stack.callback(writer.stop)
+    writer.worker.start()
+    stack.callback(writer.worker.stop)
     return writer.tell
 
 

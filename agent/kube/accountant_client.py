@@ -8,13 +8,13 @@ a quiet node from a silent one.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 
 from agent.errors import AgentError
 from agent.formats.occupancy import encode_changes, encode_occupancy
 from agent.kube.http_access import AccessError, Server, StatusError
 from agent.kube.newest_report import NewestReport
+from agent.kube.worker import Worker
 from agent.model.occupancy import Occupancy
 
 PATH = "/v1/reports"
@@ -23,7 +23,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0  # seconds after a failure
 
 
 class AccountantClient:
-    """Pushes from a thread of its own. failed, delivered: told what became of it."""
+    """Pushes from a thread of its own, `worker`. failed, delivered: told what became of it."""
 
     def __init__(
         self,
@@ -38,20 +38,16 @@ class AccountantClient:
         self._beat_seconds = beat_seconds
         self._reports = NewestReport()
         self._acknowledged: Occupancy | None = None
-        self._thread = threading.Thread(target=self._run, name="accountant", daemon=True)
+        self.worker = Worker("accountant", self._run, self._wake)
 
     def show(self, report: Occupancy) -> None:
         """A newer report. Never waits."""
         self._reports.show(report)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End; a report that is on its way may arrive or not."""
+    def _wake(self) -> None:
+        """At the end; a report that is on its way may arrive or not."""
         self._reports.stop()
         self._server.abort()
-        self._thread.join()
 
     def _run(self) -> None:
         wait = 0.0

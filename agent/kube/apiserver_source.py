@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.kube.http_access import Access, AccessError, Server, StatusError
 from agent.kube.node_pods import NodePods, decode_json, items_of, uid_of
-from agent.kube.source import Feed, View
+from agent.kube.source import Feed
 
 NAME = "apiserver"
 PATH = "/api/v1/pods"
@@ -41,8 +41,6 @@ class Pace:
 class APIServerSource:
     """The pods that are bound to one node."""
 
-    name = NAME
-
     def __init__(self, access: Access, node_name: str, pace: Pace | None = None) -> None:
         self._server = Server(access)
         self._where = f"{access.url.rstrip('/')}{PATH}"
@@ -51,16 +49,7 @@ class APIServerSource:
         self._rng = random.Random()
         self._pods = NodePods(NAME, node_name)
         self._version = ""  # of the last thing heard; "" = a list is needed
-        self._feed = Feed(NAME, self._follow)
-
-    def view(self) -> View:
-        return self._feed.view()
-
-    def start(self, changed: Callable[[], None]) -> None:
-        self._feed.start(changed)
-
-    def stop(self) -> None:
-        self._feed.stop(self._server.abort)
+        self.feed = Feed(NAME, self._follow, self._server.abort)
 
     def _follow(self) -> float:
         """A list where one is needed, then one watch. A watch that brought nothing is not begun again at once."""
@@ -117,7 +106,7 @@ class APIServerSource:
             query,
             limit=MAX_EVENT_BYTES,
             quiet_seconds=seconds + self._pace.late_seconds,
-            agreed=self._feed.heard,
+            agreed=self.feed.heard,
         ):
             self._take(decode_json(line, self._where))
             heard = True
@@ -140,7 +129,7 @@ class APIServerSource:
         match kind:
             case "BOOKMARK":
                 self._version = version
-                self._feed.heard()
+                self.feed.heard()
                 return
             case "ADDED" | "MODIFIED":
                 self._pods.put(obj)
@@ -152,7 +141,7 @@ class APIServerSource:
         self._publish()
 
     def _publish(self) -> None:
-        self._feed.publish(self._pods.view(time.monotonic()))
+        self.feed.publish(self._pods.view(time.monotonic()))
 
 
 def _newer(version: str, than: str) -> bool:

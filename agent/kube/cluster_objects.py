@@ -16,6 +16,7 @@ from agent.errors import AgentError
 from agent.formats.queue_objects import POD_GROUP_API, PRIORITY_CLASS_API, QUEUE_API, QueueObjects, decode_objects
 from agent.kube.http_access import Access, AccessError, Server, StatusError
 from agent.kube.node_pods import decode_json, uid_of
+from agent.kube.worker import Worker
 
 log = logging.getLogger("pinfold")
 
@@ -47,7 +48,7 @@ KINDS = (
 
 
 class KindWatch:
-    """The objects of one kind, by UID, each decoded once for every form it had."""
+    """The objects of one kind, by UID, each decoded once for every form it had; followed by a thread of its own, `worker`."""
 
     def __init__(self, access: Access, kind: Kind) -> None:
         self.kind = kind
@@ -59,18 +60,7 @@ class KindWatch:
         self._changes = 0
         self._listed = False
         self._version = ""  # of the last thing heard; "": a list is needed
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"watch {kind.name}", daemon=True)
-
-    def start(self) -> None:
-        """Begin to follow."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the watch and its thread."""
-        self._stopping.set()
-        self._server.abort()
-        self._thread.join()
+        self.worker = Worker(f"watch {kind.name}", self._run, self._server.abort)
 
     def now(self) -> tuple[bool, int, Sequence[QueueObjects]]:
         """Whether everything was listed once, how many changes there were, and the objects."""
@@ -79,14 +69,15 @@ class KindWatch:
 
     def _run(self) -> None:
         wait = 0.0
-        while not self._stopping.wait(wait):
+        stopping = self.worker.stopping
+        while not stopping.wait(wait):
             try:
                 if not self._version:
                     self._list()
                 self._watch()
                 wait = random.uniform(0.1, 0.5)
             except AgentError as error:
-                if self._stopping.is_set():
+                if stopping.is_set():
                     return
                 if isinstance(error, StatusError) and error.status in (410, 504):
                     self._version = ""
@@ -174,12 +165,12 @@ class ClusterObjects:
     def start(self) -> None:
         """Begin to follow every kind."""
         for watch in self._watches:
-            watch.start()
+            watch.worker.start()
 
     def stop(self) -> None:
         """End all threads."""
         for watch in self._watches:
-            watch.stop()
+            watch.worker.stop()
 
     def problems(self) -> Mapping[str, str]:
         """Kinds that cannot be followed now, and why."""

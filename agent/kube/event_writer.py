@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 
 from agent.errors import AgentError
 from agent.kube.http_access import Server, StatusError
-from agent.kube.source import STOP_SECONDS, backoff
+from agent.kube.source import backoff
+from agent.kube.worker import Worker
 from agent.policy.pod_events import PodEvent
 
 COMPONENT = "pinfold"
@@ -27,7 +28,10 @@ _MAX_ANSWER = 64 << 10
 
 
 class EventWriter:
-    """node_name: the Events' host. failed: told why the last Event could not be written, None when one was."""
+    """Writes from a thread of its own, `worker`.
+
+    node_name: the Events' host. failed: told why the last Event could not be written, None when one was.
+    """
 
     def __init__(
         self,
@@ -42,33 +46,26 @@ class EventWriter:
         self._interval = interval_seconds
         self._rng = random.Random()
         self._waiting: deque[tuple[PodEvent, float]] = deque(maxlen=MAX_WAITING)
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._told = threading.Event()
+        self.worker = Worker("events", self._run, self._wake)
 
     def tell(self, event: PodEvent) -> None:
         """Have it written; returns at once."""
         self._waiting.append((event, time.time()))
-        self._wake.set()
+        self._told.set()
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; what waits is not written. A request that is still connecting is left to end with the process."""
-        self._stopping.set()
-        self._wake.set()
-        end = time.monotonic() + STOP_SECONDS
-        while self._thread.is_alive() and time.monotonic() < end:
-            self._server.abort()
-            self._thread.join(0.05)
+    def _wake(self) -> None:
+        """At the end; what waits is not written."""
+        self._told.set()
+        self._server.abort()
 
     def _run(self) -> None:
         failures = 0
-        while not self._stopping.is_set():
+        stopping = self.worker.stopping
+        while not stopping.is_set():
             if not self._waiting:
-                self._wake.wait()
-                self._wake.clear()
+                self._told.wait()
+                self._told.clear()
                 continue
             event, when = self._waiting[0]
             try:
@@ -76,16 +73,16 @@ class EventWriter:
                 failures = 0
                 self._failed(None)
             except AgentError as error:
-                if self._stopping.is_set():
+                if stopping.is_set():
                     return
                 self._failed(error)
                 if not isinstance(error, StatusError) or error.status in (401, 429) or error.status >= 500:
                     failures += 1
-                    self._stopping.wait(backoff(failures, self._rng, getattr(error, "retry_after", None)))
+                    stopping.wait(backoff(failures, self._rng, getattr(error, "retry_after", None)))
                     continue
             if self._waiting and self._waiting[0] == (event, when):  # else it has gone, being the oldest
                 self._waiting.popleft()
-            self._stopping.wait(self._interval)
+            stopping.wait(self._interval)
 
     def _write(self, event: PodEvent, when: float) -> None:
         namespace = event.pod.namespace

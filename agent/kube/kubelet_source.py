@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
 
 from agent.kube.http_access import Access, Server
 from agent.kube.node_pods import NodePods, decode_json, items_of
-from agent.kube.source import Feed, View
+from agent.kube.source import Feed
 
 NAME = "kubelet"
 MAX_BYTES = 64 << 20  # 500 pods have about 5 MiB
@@ -20,32 +19,21 @@ MAX_BYTES = 64 << 20  # 500 pods have about 5 MiB
 class KubeletSource:
     """One kubelet. period_seconds: between the end of one request and the beginning of the next."""
 
-    name = NAME
-
     def __init__(self, access: Access, period_seconds: float = 5.0) -> None:
         self._server = Server(access)
         self._where = f"{access.url.rstrip('/')}/pods"
         self._period = period_seconds
         self._pods = NodePods(NAME)
         self._seen = b""
-        self._feed = Feed(NAME, self._poll)
-
-    def view(self) -> View:
-        return self._feed.view()
-
-    def start(self, changed: Callable[[], None]) -> None:
-        self._feed.start(changed)
-
-    def stop(self) -> None:
-        self._feed.stop(self._server.abort)
+        self.feed = Feed(NAME, self._poll, self._server.abort)
 
     def _poll(self) -> float:
         body = self._server.get("/pods", limit=MAX_BYTES)
         digest = hashlib.sha256(body).digest()
         if digest == self._seen:  # nothing has changed, as nearly always: not even parsed
-            self._feed.heard()
+            self.feed.heard()
             return self._period
         self._pods.replace(items_of(decode_json(body, self._where), self._where))
         self._seen = digest
-        self._feed.publish(self._pods.view(time.monotonic()))
+        self.feed.publish(self._pods.view(time.monotonic()))
         return self._period

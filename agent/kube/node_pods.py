@@ -6,7 +6,7 @@ A pod whose newest form cannot be read keeps its last one: garbage is no proof t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.errors import AgentError
@@ -45,17 +45,31 @@ class NodePods:
             raise AccessError(f"source {self.source}: more than {MAX_PODS} pods on one node")
         self._entries[uid] = _decode(obj, before, self.node)
 
+    def __contains__(self, uid: str) -> bool:
+        """Whether a pod of this UID is here."""
+        return uid in self._entries
+
+    def unreadable(self, error: AgentError) -> None:
+        """Something came that may be about any pod. It is named until the next `replace`, and changes none."""
+        self._entries[""] = _Entry(problem=f"{error}; the pods known keep their last form")
+
     def drop(self, uid: str) -> None:
         """A pod is gone."""
         self._entries.pop(uid, None)
 
-    def replace(self, objects: list[object]) -> None:
-        """Exactly these pods are here. Raises AccessError for too many."""
+    def replace(self, objects: Sequence[object], unreadable: Sequence[AgentError] = ()) -> None:
+        """Exactly these pods are here. An object without UID, or one of `unreadable`, may be any of the pods known: none of these
+        ends then. Raises AccessError for too many.
+        """
         if len(objects) > MAX_PODS:
             raise AccessError(f"source {self.source}: {len(objects)} pods on one node, at most {MAX_PODS} are read")
         before, self._entries = self._entries, {}
+        if unreadable or not all(map(uid_of, objects)):
+            self._entries = {uid: entry for uid, entry in before.items() if entry.pod is not None}
         for obj in objects:
             self._entries[uid_of(obj)] = _decode(obj, before.get(uid_of(obj)), self.node)
+        for error in unreadable:
+            self.unreadable(error)
 
     def view(self, heard: float) -> View:
         """What is here now. Pods in the order of their creation, which is the kubelet's order of admission after its start."""

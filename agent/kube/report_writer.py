@@ -9,7 +9,6 @@ is named and left alone, unless `force` is set.
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from agent.formats.node_resource_topology import API_VERSION, PLURAL, encode_nod
 from agent.formats.numa_placement import OBSERVED, encode_placement
 from agent.kube.http_access import AccessError, Server, StatusError
 from agent.kube.newest_report import NewestReport
+from agent.kube.worker import Worker
 from agent.model.occupancy import Occupancy
 
 MANAGER = "pinfold"
@@ -76,7 +76,7 @@ class _Known:
 
 
 class ReportWriter:
-    """Writes from a thread of its own; only the newest report counts. failed, written: told what became of it."""
+    """Writes from a thread of its own, `worker`; only the newest report counts. failed, written: told what became of it."""
 
     def __init__(
         self,
@@ -96,22 +96,18 @@ class ReportWriter:
         self._topology_given_up = False
         self._resync_at = float("inf")
         self._next_topology = self._next_pod = float("-inf")
-        self._thread = threading.Thread(target=self._run, name="report-writer", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End; what was not written stays unwritten."""
-        self._reports.stop()
-        self._server.abort()
-        self._thread.join()
+        self.worker = Worker("report-writer", self._run, self._wake)
 
     def show(self, report: Occupancy) -> None:
         """A newer report. Never waits."""
         self._reports.show(report)
 
     # --- the thread ---
+
+    def _wake(self) -> None:
+        """At the end; what was not written stays unwritten."""
+        self._reports.stop()
+        self._server.abort()
 
     def _run(self) -> None:
         done: Occupancy | None = None

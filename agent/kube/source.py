@@ -7,19 +7,17 @@ released by silence (design section 5).
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from agent.errors import AgentError
+from agent.kube.worker import Worker
 from agent.policy.cgroup_names import ContainerCgroup
 from agent.policy.observation import Wanted
 
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 60.0
-STOP_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,45 +43,35 @@ class View:
         return not self.synced or bool(self.fault)
 
 
-class Source(Protocol):
-    """A pod source with a thread of its own."""
-
-    @property
-    def name(self) -> str:
-        """As in the configuration's `sources`, and in the pods' records."""
-
-    def view(self) -> View:
-        """What it says now; returns at once."""
-
-    def start(self, changed: Callable[[], None]) -> None:
-        """Begin; `changed` is called, in any thread, when there is another view."""
-
-    def stop(self) -> None:
-        """End the thread."""
-
-
 class Feed:
-    """The thread of a source and the view it publishes. work: one attempt to follow the source; called again and again.
+    """A source as the loop knows it: its thread, and the view that this publishes.
+
+    name: as in the configuration's `sources`, and in the pods' records. work: one attempt to follow the source, called again and
+    again. wake: makes a request that waits for the server return. standing: set by `work` while the server would be missed if it
+    were gone; every look is then a sign of life.
 
     work returns the seconds until its next turn, and raises AgentError where the source cannot be read: then the waits become
     longer, with jitter, so that the nodes of a cluster do not come back all at once.
     """
 
-    def __init__(self, name: str, work: Callable[[], float], rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[], float],
+        wake: Callable[[], None],
+        rng: random.Random | None = None,
+    ) -> None:
         self.name = name
+        self.standing = False
         self._work = work
         self._rng = rng or random.Random()
         self._view = View()
         self._changed: Callable[[], None] = lambda: None
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"source-{name}", daemon=True)
-
-    def stopping(self) -> bool:
-        """Whether the thread is to end."""
-        return self._stopping.is_set()
+        self._worker = Worker(f"source-{name}", self._run, wake)
 
     def view(self) -> View:
-        return self._view
+        """What it says now; returns at once."""
+        return replace(self._view, heard=time.monotonic()) if self.standing else self._view
 
     def publish(self, view: View) -> None:
         """Another view; the loop is told unless only its age differs."""
@@ -96,35 +84,31 @@ class Feed:
         self.publish(replace(self._view, fault="", heard=time.monotonic()))
 
     def start(self, changed: Callable[[], None]) -> None:
+        """Begin; `changed` is called, in any thread, when there is another view."""
         self._changed = changed
-        self._thread.start()
+        self._worker.start()
 
-    def stop(self, wake: Callable[[], None]) -> None:
-        """End the thread. wake: makes a request that waits for the server return.
-
-        One that is still connecting cannot be woken: it is left to end with the process.
-        """
-        self._stopping.set()
-        if self._thread.ident is None:
-            return
-        end = time.monotonic() + STOP_SECONDS
-        while self._thread.is_alive() and time.monotonic() < end:
-            wake()
-            self._thread.join(0.05)
+    def stop(self) -> None:
+        """End the thread."""
+        self._worker.stop()
 
     def _run(self) -> None:
         failures = 0
-        while not self.stopping():
+        stopping = self._worker.stopping
+        while not stopping.is_set():
+            started = time.monotonic()
             try:
                 wait, failures = self._work(), 0
             except AgentError as error:
-                if self.stopping():
+                if stopping.is_set():
                     return
                 shown = f"{error} ({error.hint})" if error.hint else str(error)
                 self.publish(replace(self._view, fault=shown))
+                if time.monotonic() - started > LONGEST_WAIT_SECONDS:
+                    failures = 0  # it had been followed well until then
                 wait = backoff(failures, self._rng, getattr(error, "retry_after", None))
                 failures += 1
-            self._stopping.wait(wait)
+            stopping.wait(wait)
 
 
 def backoff(failures: int, rng: random.Random, retry_after: float | None = None) -> float:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from agent.model.state import Mark, PodPhase, PodRecord, ResizeState
 from agent.policy.admission import Verdict
 
-SECOND_SOURCES = frozenset({"kubelet", "apiserver"})
+SECOND_SOURCES = frozenset({"kubelet", "pods", "apiserver"})
 RESIZE_SHORT = "ResizeDoesNotFit"
 PAUSED = "Paused"
 PAUSED_MESSAGE = "no new exclusive CPUs or memory are given while the agent is paused"

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
@@ -22,12 +23,17 @@ PATTERNS = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
 
 def compile_protos(output: Path) -> None:
     """Compile every .proto of this folder into `output`/agent/proto. Raises CalledProcessError with protoc's own message."""
-    sources = sorted(str(path.relative_to(ROOT)) for path in FOLDER.glob("*.proto"))
-    outputs = [f"--{kind}_out={output}" for kind in ("python", "grpc_python")]
-    outputs += [f"--{kind}_out=quiet:{output}" for kind in ("mypy", "mypy_grpc")]
+    sources = sorted(FOLDER.glob("*.proto"))
+    services = [path for path in sources if "\nservice " in path.read_text(encoding="utf-8")]
+    _protoc(sources, f"--python_out={output}", f"--mypy_out=quiet:{output}")
+    _protoc(services, f"--grpc_python_out={output}", f"--mypy_grpc_out=quiet:{output}")
+
+
+def _protoc(sources: Sequence[Path], *outputs: str) -> None:
     # protoc finds its mypy plugins by PATH; a virtual environment need not be activated for this to work
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}", *outputs, *sources]
+    names = [str(each.relative_to(ROOT)) for each in sources]
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}", *outputs, *names]
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "PATH": path})
 
 

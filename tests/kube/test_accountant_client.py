@@ -102,11 +102,11 @@ def pushing(accountant: Accountant, beat_seconds: float = 60.0) -> Iterator[tupl
     errors: list[AgentError] = []
     with listening(accountant) as url:
         client = AccountantClient(Server(Access(url)), errors.append, lambda: None, beat_seconds)
-        client.start()
+        client.worker.start()
         try:
             yield client, errors
         finally:
-            client.stop()
+            client.worker.stop()
 
 
 @pytest.fixture(autouse=True)

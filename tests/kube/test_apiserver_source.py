@@ -14,7 +14,7 @@ import pytest
 
 from agent.kube.apiserver_source import APIServerSource, Pace
 from agent.kube.http_access import Access, AccessConfigError
-from agent.kube.source import LONGEST_WAIT_SECONDS, backoff
+from agent.kube.source import LONGEST_WAIT_SECONDS, Feed, backoff
 from tests.kube.servers import (
     Answer,
     Asked,
@@ -35,7 +35,7 @@ Watch = Callable[[Answer, str], None]  # the stream, the resourceVersion that wa
 @contextmanager
 def followed(
     lists: list[object], watches: list[Watch], tls: tuple[Path, Path] | None = None, node: str = "n1", **access: Any
-) -> Iterator[tuple[APIServerSource, HTTPPart]]:
+) -> Iterator[tuple[Feed, HTTPPart]]:
     """A source and its server, which gives these answers in order and holds the watch after the last one open."""
     release = threading.Event()
 
@@ -52,7 +52,7 @@ def followed(
             listed(to, "") if callable(listed) else to.json(listed)
 
     with served(answer, tls) as part:
-        source = APIServerSource(Access(part.url, **access), node, Pace(60.0, 1.0))
+        source = APIServerSource(Access(part.url, **access), node, Pace(60.0, 1.0)).feed
         source.start(lambda: None)
         try:
             yield source, part
@@ -61,7 +61,7 @@ def followed(
             release.set()
 
 
-def names(source: APIServerSource) -> list[str]:
+def names(source: Feed) -> list[str]:
     return [each.pod.name for each in source.view().wanted]
 
 
@@ -275,7 +275,7 @@ def test_silence_beyond_the_end_of_a_watch_means_a_dead_server() -> None:
         hangs(to, "") if asked.watch else to.json(pod_list(pod("a"), version=10))
 
     with served(answer) as part:
-        source = APIServerSource(Access(part.url), "n1", Pace(0.2, 0.1))
+        source = APIServerSource(Access(part.url), "n1", Pace(0.2, 0.1)).feed
         source.start(lambda: None)
         try:
             part.until(lambda: sum(asked.watch for asked in part.asked) > 1)

@@ -30,11 +30,11 @@ def writing(statuses: list[int]) -> Iterator[tuple[EventWriter, HTTPPart, list[A
 
     with served(answer) as part:
         writer = EventWriter(Server(Access(part.url)), "n1", faults.append, interval_seconds=0.01)
-        writer.start()
+        writer.worker.start()
         try:
             yield writer, part, faults
         finally:
-            writer.stop()
+            writer.worker.stop()
 
 
 def messages(part: HTTPPart) -> list[Any]:
@@ -80,8 +80,8 @@ def test_the_oldest_go_where_too_many_wait() -> None:
         writer = EventWriter(Server(Access(part.url)), "n1", interval_seconds=0.0)
         for number in range(MAX_WAITING + 50):
             writer.tell(told(number))
-        writer.start()
+        writer.worker.start()
         hold.set()
         wait_until(lambda: len(part.asked) == MAX_WAITING)
-        writer.stop()
+        writer.worker.stop()
         assert messages(part)[0] == "no room 50"

@@ -14,13 +14,14 @@ import pytest
 from agent.kube import kubelet_source
 from agent.kube.http_access import Access
 from agent.kube.kubelet_source import KubeletSource
+from agent.kube.source import Feed
 from agent.policy.cgroup_names import ContainerCgroup
 from tests.kube.servers import Answer, Asked, HTTPPart, certificate, pod, pod_list, served, wait_until
 from tests.shared import SHARED
 
 
 @contextmanager
-def polled(*answers: Callable[[Answer], None], period: float = 0.02) -> Iterator[tuple[KubeletSource, HTTPPart]]:
+def polled(*answers: Callable[[Answer], None], period: float = 0.02) -> Iterator[tuple[Feed, HTTPPart]]:
     """A source and a kubelet that gives these answers, the last one for ever."""
     left = list(answers)
 
@@ -28,7 +29,7 @@ def polled(*answers: Callable[[Answer], None], period: float = 0.02) -> Iterator
         (left.pop(0) if len(left) > 1 else left[0])(to)
 
     with served(answer) as part:
-        source = KubeletSource(Access(part.url, timeout_seconds=0.5), period)
+        source = KubeletSource(Access(part.url, timeout_seconds=0.5), period).feed
         source.start(lambda: None)
         try:
             yield source, part
@@ -40,7 +41,7 @@ def lists(*pods: object) -> Callable[[Answer], None]:
     return lambda to: to.json(pod_list(*pods))
 
 
-def names(source: KubeletSource) -> list[str]:
+def names(source: Feed) -> list[str]:
     return [each.pod.name for each in source.view().wanted]
 
 
@@ -103,7 +104,7 @@ def test_an_unchanged_answer_is_a_sign_of_life_and_no_change() -> None:
 def test_a_kubelet_with_a_certificate_of_its_own_is_read_on_loopback(tmp_path: Path) -> None:
     tls = certificate(tmp_path, address="10.0.0.7")
     with served(lambda asked, to: to.json(pod_list(pod("a"))), tls) as part:
-        source = KubeletSource(Access(part.url, verify=False), 0.02)
+        source = KubeletSource(Access(part.url, verify=False), 0.02).feed
         source.start(lambda: None)
         try:
             wait_until(lambda: names(source) == ["a"])
@@ -136,7 +137,7 @@ def test_a_server_that_does_not_even_accept_does_not_hold_up_the_end() -> None:
         for each in waiting:
             each.setblocking(False)
             each.connect_ex(("127.0.0.1", port))
-        source = KubeletSource(Access(f"http://127.0.0.1:{port}", timeout_seconds=60.0), 0.02)
+        source = KubeletSource(Access(f"http://127.0.0.1:{port}", timeout_seconds=60.0), 0.02).feed
         source.start(lambda: None)
         started = time.monotonic()
         source.stop()

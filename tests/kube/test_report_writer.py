@@ -142,11 +142,11 @@ class Running:
 def writing(cluster: Cluster, **options: Any) -> Iterator[Running]:
     with serving(cluster):
         running = Running(cluster, WriterOptions(topology_interval_seconds=0.0, **options))
-        running.writer.start()
+        running.writer.worker.start()
         try:
             yield running
         finally:
-            running.writer.stop()
+            running.writer.worker.stop()
 
 
 def busy_node() -> Node:

@@ -17,7 +17,7 @@ from agent.model.lease import LeaseRecord
 from agent.queues.election import ElectionOptions, Standing, claim, look, release, remaining, written
 
 A, B = ElectionOptions("a"), ElectionOptions("b")
-WALL = 1_800_000_000.0
+WALL, MOMENT = 1_800_000_000.0, "2027-01-15T08:00:00.000000Z"
 
 
 def held_by(holder: str, version: str = "1", seconds: int = 15, renewed: str = "then") -> LeaseRecord:
@@ -84,17 +84,16 @@ def test_its_holder_makes_a_deleted_lease_anew_at_once() -> None:
     standing = written(seen(held_by("")), held_by("a", "2"), A, sent=0.0, now=0.0)
     gone = seen(None, 2.0, standing)
     assert gone.holds(2.0)
-    assert claim(gone, A, 2.0, WALL) == LeaseRecord("a", 15, *["2027-01-15T08:00:00.000000Z"] * 2, 0)
+    assert claim(gone, A, 2.0, WALL) == LeaseRecord("a", 15, MOMENT, MOMENT, 0)
     assert claim(gone, A, 10.0, WALL) is None
 
 
 def test_what_is_written() -> None:
     taken = claim(seen(held_by("b"), 0.0), A, 20.0, WALL)
-    time = "2027-01-15T08:00:00.000000Z"
-    assert taken == LeaseRecord("a", 15, time, time, 4, "1")
+    assert taken == LeaseRecord("a", 15, MOMENT, MOMENT, 4, "1")
     renewed = claim(seen(held_by("a", "7"), 0.0), A, 1.0, WALL)
-    assert renewed == LeaseRecord("a", 15, "once", time, 3, "7")
-    assert release(seen(held_by("a", "8", renewed="x")), A, WALL) == LeaseRecord("", 1, "once", time, 3, "8")
+    assert renewed == LeaseRecord("a", 15, "once", MOMENT, 3, "7")
+    assert release(seen(held_by("a", "8", renewed="x")), A, WALL) == LeaseRecord("", 1, "once", MOMENT, 3, "8")
     assert release(seen(held_by("b")), A, WALL) is None
 
 

@@ -110,7 +110,7 @@ def served(answer: Callable[[Asked, Answer], None], tls: tuple[Path, Path] | Non
             self.close_connection = True
             answer(asked, Answer(self))
 
-        do_POST = do_GET  # noqa: N815 - the name that http.server looks for
+        do_POST = do_PUT = do_GET  # noqa: N815 - the names that http.server looks for
 
         def log_message(self, format: str, *args: object) -> None:
             return

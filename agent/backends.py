@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -9,13 +10,21 @@ from pathlib import Path, PurePosixPath
 from agent.config import ConfigError
 from agent.config_schema import Config, EnforcementSection
 from agent.enforcement import Enforcement
+from agent.log import say
 from agent.node.cgroup import Hierarchy, detect
 from agent.node.cri import CRIClient, RuntimeWriter
 from agent.node.enforcer import CgroupEnforcer, ObserveOnly
 from agent.node.exec_cgroups import ExecCgroups
+from agent.node.exec_units import ExecUnits
 from agent.node.kubelet_cgroups import Instances, KubeletCgroups
 from agent.node.kubelet_policy import KubeletConflictError, PolicyConflict, kubelet_conflicts
+from agent.node.systemd_bus import SystemdBus
+from agent.node.systemd_detect import Manager, find_manager
+from agent.node.unit_writer import UnitWriter
 from agent.policy.cgroup_names import CgroupKey, ContainerCgroup
+from agent.policy.cgroup_settings import Settings
+
+_log = logging.getLogger("pinfold")
 
 
 def conflicts(config: Config) -> tuple[PolicyConflict, ...]:
@@ -29,7 +38,14 @@ def conflicts(config: Config) -> tuple[PolicyConflict, ...]:
 
 
 def backend(config: Config) -> Enforcement:
-    """The enforcement backend. Raises CgroupError where it cannot work here, ConfigError."""
+    """The enforcement backend, ready for use. Raises CgroupError where it cannot work here, ConfigError."""
+    enforcement = assemble(config)
+    enforcement.open()
+    return enforcement
+
+
+def assemble(config: Config) -> Enforcement:
+    """The same before anything is written. Raises CgroupError where there are no cgroups that it needs, ConfigError."""
     section = config.enforcement
     strict = section.podQuota == "strict"
     if section.backend == "none":
@@ -39,15 +55,38 @@ def backend(config: Config) -> Enforcement:
     kubelet = _kubelet_cgroups(config, hierarchy, runtime)
     if section.backend == "cri":
         return _through_the_runtime(hierarchy, kubelet, runtime, section)
-    cgroups = ExecCgroups(hierarchy, group_path(section.parent))
-    cgroups.open()
+    units, of_exec = _units(section, hierarchy)
+    cgroups = ExecCgroups(hierarchy, group_path(section.parent), of_exec)
 
     def find() -> Mapping[CgroupKey, PurePosixPath]:
         return {**cgroups.find(), **(kubelet.find() if kubelet is not None else {})}
 
-    return Enforcement(
-        CgroupEnforcer(hierarchy, find, time.monotonic), cgroups, strict, hierarchy, kubelet, section.kubeletCgroupRoot
-    )
+    hold = units.hold if units is not None else _nothing
+    enforcer = CgroupEnforcer(units or hierarchy, find, time.monotonic, hold=hold)
+    return Enforcement(enforcer, cgroups, strict, hierarchy, kubelet, section.kubeletCgroupRoot, units=units)
+
+
+def systemd(section: EnforcementSection, hierarchy: Hierarchy) -> Manager:
+    """Whether systemd holds the cgroups' settings here. It is asked, nothing is changed."""
+    if section.systemd == "none":
+        return Manager(None, "enforcement.systemd is none")
+    return find_manager(hierarchy, Path(section.cgroupRoot), SystemdBus())
+
+
+def _units(section: EnforcementSection, hierarchy: Hierarchy) -> tuple[UnitWriter, ExecUnits] | tuple[None, None]:
+    """Who writes what systemd manages, and makes units for `pinfold exec`; said in the log."""
+    manager = systemd(section, hierarchy)
+    level = logging.WARNING if manager.odd else logging.INFO
+    if manager.bus is None:
+        say(_log, level, "cgroups are written directly", why=manager.text)
+        return None, None
+    say(_log, level, "cgroups are written through unit properties", by=manager.text)
+    writer = UnitWriter(hierarchy, manager.bus)
+    return writer, ExecUnits(hierarchy, manager.bus, writer)
+
+
+def _nothing(settings: Mapping[PurePosixPath, Settings]) -> None:
+    return
 
 
 def _kubelet_cgroups(config: Config, hierarchy: Hierarchy, runtime: CRIClient | None) -> KubeletCgroups | None:
@@ -75,9 +114,16 @@ def _through_the_runtime(
         return {key: group for key, group in kubelet.find().items() if isinstance(key, ContainerCgroup)}
 
     find = containers if section.containersOnly else kubelet.find
-    enforcer = CgroupEnforcer(RuntimeWriter(hierarchy, runtime), find, time.monotonic, name="cri")
+    units, _ = _units(section, hierarchy)
+
+    def hold(settings: Mapping[PurePosixPath, Settings]) -> None:
+        if units is not None:  # the scopes of containers are the runtime's to write
+            units.hold({group: each for group, each in settings.items() if group.suffix == ".slice"})
+
+    writer = RuntimeWriter(hierarchy, runtime, units)
+    enforcer = CgroupEnforcer(writer, find, time.monotonic, name="cri", hold=hold)
     strict = section.podQuota == "strict"
-    return Enforcement(enforcer, None, strict, hierarchy, kubelet, section.kubeletCgroupRoot)
+    return Enforcement(enforcer, None, strict, hierarchy, kubelet, section.kubeletCgroupRoot, units=units)
 
 
 def group_path(text: str) -> PurePosixPath:

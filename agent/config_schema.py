@@ -131,6 +131,7 @@ class EnforcementSection(Section):
     onKubeletPolicy: what to do where this node's kubelet pins too. kubeletCgroupRoot: its `cgroupRoot`. runtimeEndpoint: the
     socket of the container runtime: with backend cri what writes, with cgroup what says whose containers run; "" for none.
     containersOnly: with backend cri leave the cgroups of pods and QoS classes alone; containers then start on every CPU.
+    systemd: auto: cgroups that systemd manages are written through its unit properties; none: all are written directly.
     """
 
     backend: Literal["none", "cgroup", "cri"] = "cgroup"
@@ -140,6 +141,7 @@ class EnforcementSection(Section):
     containersOnly: bool = False
     cgroupRoot: PathText = "/sys/fs/cgroup"
     parent: str = "pinfold"
+    systemd: Literal["auto", "none"] = "auto"
     periodSeconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
     podQuota: Literal["kubelet", "strict"] = "kubelet"
 
@@ -312,6 +314,49 @@ class QueuesAPISection(Section):
     certificate: str = ""
     key: str = ""
     clientCA: str = ""
+
+
+class QueuesGRPCSection(Section):
+    """The same questions over gRPC (pinfold.queues.v1): on a unix socket, "" for none, and on an address, port 0 for none. With
+    certificate and key TLS; beyond loopback they and clientCA are needed.
+    """
+
+    socket: str = ""
+    socketMode: SocketMode = "0660"
+    socketGroup: str = ""
+    address: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    certificate: str = ""
+    key: str = ""
+    clientCA: str = ""
+
+    @model_validator(mode="after")
+    def _beyond_loopback(self) -> QueuesGRPCSection:
+        if bool(self.certificate) != bool(self.key) or (self.clientCA and not self.certificate):
+            raise ValueError("certificate and key belong together, and clientCA to both")
+        if self.port and self.address not in ("127.0.0.1", "::1") and not self.clientCA:
+            raise ValueError(f"address {self.address}: beyond loopback certificate, key and clientCA are needed")
+        return self
+
+
+class QueuesLeaseSection(Section):
+    """A Lease at the API server that one of several replicas holds, which alone answers. namespace: "" for the pod's own.
+
+    durationSeconds: for how long the others leave it alone after its last change. renewDeadlineSeconds: for how long its holder
+    answers after its last renewal. retrySeconds: between two looks. As client-go's leader election has them.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")] = "pinfold-queues"
+    namespace: Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = ""
+    durationSeconds: Annotated[int, Field(ge=1, le=3600)] = 15
+    renewDeadlineSeconds: Annotated[float, Field(gt=0)] = 10.0
+    retrySeconds: Annotated[float, Field(gt=0)] = 2.0
+
+    @model_validator(mode="after")
+    def _order(self) -> QueuesLeaseSection:
+        if not self.retrySeconds < self.renewDeadlineSeconds < self.durationSeconds:
+            raise ValueError("retrySeconds < renewDeadlineSeconds < durationSeconds must hold, or two replicas could answer")
+        return self
 
 
 class QueuesSection(Section):

@@ -21,10 +21,11 @@ from agent.model.numa import NodeMask, node_mask
 from agent.model.pod import ContainerKind, Pod
 from agent.model.state import PodRecord
 from agent.node.mode_file import Mode, ModeFile
+from agent.node.tasks import Process
 from agent.policy.cgroup_intents import has_slice
 from agent.policy.cgroup_names import ContainerCgroup
 from agent.policy.pins import Pin
-from agent.serve.exec_grant import FINISHED, PREPARE, ExecFinished, ExecGrant
+from agent.serve.exec_grant import FINISHED, PREPARE, ExecFinished, ExecGrant, ExecRequest
 from agent.serve.health import HealthBoard
 
 _log = logging.getLogger("pinfold")
@@ -69,7 +70,7 @@ class ControlMethods:
                 self.look()
                 return {}
             case _ if method == PREPARE:
-                return self._prepare(str(params.get("pod", "")), str(params.get("container", ""))).encode()
+                return self._prepare(ExecRequest.decode(params)).encode()
             case _ if method == FINISHED:
                 self._finished(ExecFinished.decode(params))
                 return {}
@@ -157,8 +158,10 @@ class ControlMethods:
 
     # --- exec ---
 
-    def _prepare(self, name: str, container: str) -> ExecGrant:
+    def _prepare(self, request: ExecRequest) -> ExecGrant:
         """Make the container's cgroup with its grant in force; earlier init containers end here."""
+        name, container = request.pod, request.container
+        process = Process(request.pid, request.started) if request.pid else None
         if self.keeper.frozen is not None:
             raise self.keeper.frozen
         if self.enforcement.exec_cgroups is None:
@@ -173,7 +176,7 @@ class ControlMethods:
             raise UnknownPodError(f"pod {pod.namespaced_name} has no container {container!r}", hint=f"it has: {known}")
         self.keeper.started(pod.uid, container)
         state = self.keeper.state
-        wanted, groups = self.enforcement.prepare(state, ContainerCgroup(pod.uid, container))
+        wanted, groups = self.enforcement.prepare(state, ContainerCgroup(pod.uid, container), process)
         say(_log, logging.INFO, "exec", pod=pod.namespaced_name, container=container, cpus=wanted.cpus)
         return ExecGrant(
             pod.uid,

@@ -403,6 +403,7 @@ class Daemon:
             say(_log, logging.WARNING, "drift repaired", cgroup=drift.key, setting=drift.setting, writer=drift.writer)
             when = datetime.now(UTC).isoformat(timespec="seconds")
             self._publisher.drifted(f"{when} {drift.key}: {drift.setting} had been changed by {drift.writer}")
+        self._tell_not_kept()
         self._tally.observe("pinfold_isolation_gap_seconds", done.gap.seconds)
         self.mispinned = len(done.faults) + len(done.starved)
         if done.faults:
@@ -419,6 +420,13 @@ class Daemon:
             self._tell_all(self.keeper.settle(done.actuation))
         except StateWriteError as error:
             self._unsaved(error)
+
+    def _tell_not_kept(self) -> None:
+        """What is in force and may be undone by others; the agent stays ready."""
+        text = "; ".join(self.enforcement.problems())
+        if text and text != self._said.get("units"):
+            say(_log, logging.WARNING, "not kept by systemd", problem=text)
+        self._said["units"] = text
 
     def _do_reload(self) -> None:
         """Apply the configuration as it is now. Raises AgentError, told already; the one before then stays in force."""
@@ -451,7 +459,7 @@ class Daemon:
 
     def _problems(self) -> tuple[str, ...]:
         """What is wrong with the sources' objects, one sentence each."""
-        return (*self._listing.problems, *self.sources.problems())
+        return (*self._listing.problems, *self.sources.problems(), *self.enforcement.problems())
 
     def _tell_all(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:

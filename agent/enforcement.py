@@ -17,6 +17,8 @@ from agent.node.enforcer import Enforcer
 from agent.node.exec_cgroups import ExecCgroups
 from agent.node.kubelet_cgroups import Instances, KubeletCgroups
 from agent.node.kubepods import pod_processes
+from agent.node.tasks import Process
+from agent.node.unit_writer import UnitWriter
 from agent.policy.cgroup_intents import Intents, Rules
 from agent.policy.cgroup_names import CgroupKey, CgroupNameError, ContainerCgroup, PodCgroup, QOSCgroup
 from agent.policy.cgroup_settings import Settings
@@ -51,6 +53,7 @@ class Enforcement:
 
     kubelet: the cgroups of a kubelet's pods, where a source beside one is configured. kubelet_root: the kubelet's `cgroupRoot`.
     widened: the CPUs and memory nodes that everybody may use after a release; None while grants are in force.
+    units: writes what systemd manages; None where it manages nothing here.
     """
 
     enforcer: Enforcer
@@ -60,6 +63,7 @@ class Enforcement:
     kubelet: KubeletCgroups | None = None
     kubelet_root: str = "/"
     widened: tuple[CPUSet, NodeMask] | None = None
+    units: UnitWriter | None = None
     _for: tuple[State, bool, object] | None = None
     _intents: Intents | None = None
 
@@ -90,13 +94,18 @@ class Enforcement:
         unsettled = {key.pod for key in lacking if not isinstance(key, QOSCgroup)}
         return Actuation({uid: why for uid, why in errors.items() if uid in resizing}, frozenset(unsettled))
 
-    def prepare(self, state: State, key: ContainerCgroup) -> tuple[Settings, tuple[Path, ...]]:
-        """Make a container's cgroup with its grant in force: what it says, and the directories to join. Raises CgroupError."""
+    def prepare(
+        self, state: State, key: ContainerCgroup, process: Process | None = None
+    ) -> tuple[Settings, tuple[Path, ...]]:
+        """Make a container's cgroup with its grant in force: what it says, and the directories to join.
+
+        process: the one that waits to run there. Raises CgroupError, TaskError.
+        """
         assert self.exec_cgroups is not None
         intents = self._intents_of(state)
         wanted = intents.of(key).settings
         self.exec_cgroups.open()
-        groups = self.exec_cgroups.prepare(key, intents.of(PodCgroup(key.pod)).settings, wanted)
+        groups = self.exec_cgroups.prepare(key, intents.of(PodCgroup(key.pod)).settings, wanted, process)
         self.exec_cgroups.label(key.pod, state.pods[key.pod].pod.namespaced_name)
         return wanted, groups
 
@@ -127,6 +136,10 @@ class Enforcement:
     def lacking(self, state: State) -> tuple[Pin, ...]:
         """What `apply` would write now. Raises CgroupError."""
         return pins_of(self._intents_of(state), self.enforcer.observe().groups).pins
+
+    def problems(self) -> tuple[str, ...]:
+        """What is in force and might not stay so, one sentence each."""
+        return self.units.problems() if self.units is not None else ()
 
     def tell_instances(self, instances: Instances) -> None:
         """Whose containers are running, as the pod sources say: container id -> container."""

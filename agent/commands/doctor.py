@@ -9,15 +9,16 @@ from pathlib import Path
 
 import click
 
-from agent.backends import group_path
+from agent.backends import group_path, systemd
 from agent.commands.options import config_options, parse_flags
 from agent.config import load
-from agent.config_schema import Config
+from agent.config_schema import Config, EnforcementSection
 from agent.errors import AgentError
 from agent.log import printable
 from agent.model.cpuset import CPUSet
 from agent.model.pod import QOSClass
 from agent.node import doctor_checks
+from agent.node.cgroup import detect
 from agent.node.doctor_checks import Finding, Level
 from agent.node.topology import read_topology
 from agent.node_config import manager_config
@@ -78,6 +79,7 @@ def examine(config: Config) -> Iterator[Finding]:
     section = config.enforcement
     if section.backend != "none":
         yield from doctor_checks.cgroups(Path(section.cgroupRoot), group_path(section.parent))
+        yield from _units(section)
         yield from doctor_checks.runtime(section.runtimeEndpoint, root)
         yield from doctor_checks.kubelet(root / config.node.kubeletRoot.lstrip("/"))
     for name, fault in probe_sources(config):
@@ -93,6 +95,14 @@ def examine(config: Config) -> Iterator[Finding]:
             "control.socket": Path(config.control.socket).parent,
         }
     )
+
+
+def _units(section: EnforcementSection) -> Iterator[Finding]:
+    try:
+        hierarchy = detect(Path(section.cgroupRoot))
+    except AgentError:
+        return  # said by the check before
+    yield from doctor_checks.units(systemd(section, hierarchy))
 
 
 def _machine(config: Config, root: Path) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,8 +14,9 @@ import click
 from agent.commands.options import socket_option
 from agent.errors import AgentError
 from agent.node.exec_process import Ended, run_in_cgroups
+from agent.node.tasks import Process
 from agent.serve.control_client import AgentNotRunningError, ControlClient, ControlSocketError
-from agent.serve.exec_grant import FINISHED, PREPARE, ExecFinished, ExecGrant
+from agent.serve.exec_grant import FINISHED, PREPARE, ExecFinished, ExecGrant, ExecRequest
 
 REPORT_SECONDS = 60.0  # how long the end of an init container is told again while the agent restarts
 RETRY_SECONDS = 0.5
@@ -41,16 +43,24 @@ def command(pod: str, container: str, cmd: tuple[str, ...], socket: Path, verbos
     if not argv:
         raise click.UsageError("no command given after --")
     client = ControlClient(socket)
-    grant = ExecGrant.decode(client.call(PREPARE, {"pod": pod, "container": container}))
-    if verbose:
-        kind = "exclusive" if grant.exclusive else "shared"
-        click.echo(
-            f"pinfold: {pod} {container}: {kind} CPUs {grant.cpus or 'as the parent'}, memory {grant.mems or 'any'}",
-            err=True,
-        )
-    ended = run_in_cgroups(grant.cgroups, argv)
-    _report(client, grant, ended)
+    granted: list[ExecGrant] = []
+
+    def prepare(pid: int) -> Sequence[Path]:
+        request = ExecRequest(pod, container, pid, Process.of(pid).started)
+        granted.append(ExecGrant.decode(client.call(PREPARE, request.encode())))
+        if verbose:
+            _say(request, granted[0])
+        return granted[0].cgroups
+
+    ended = run_in_cgroups(prepare, argv)
+    _report(client, granted[0], ended)
     return _exit_code(ended)
+
+
+def _say(asked: ExecRequest, grant: ExecGrant) -> None:
+    kind = "exclusive" if grant.exclusive else "shared"
+    cpus, memory = grant.cpus or "as the parent", grant.mems or "any"
+    click.echo(f"pinfold: {asked.pod} {asked.container}: {kind} CPUs {cpus}, memory {memory}", err=True)
 
 
 def _report(client: ControlClient, grant: ExecGrant, ended: Ended) -> None:

@@ -21,6 +21,7 @@ from agent.node.cgroup_errors import (
     NotEffectiveError,
     RuntimeCallError,
 )
+from agent.node.enforcer import Groups
 from agent.policy.cgroup_names import ContainerCgroup, parse_cgroup
 from agent.policy.cgroup_settings import CFS_PERIOD_US, Observed, Settings
 from agent.proto import cri_runtime_v1_pb2 as cri
@@ -93,12 +94,15 @@ class CRIClient:
 
 class RuntimeWriter:
     """Backend `cri`: the runtime writes the cgroups of containers. It has no call for those around them, of pods and QoS classes:
-    these are written through their files, so that a container starts outside exclusive CPUs before the runtime is told of it.
+    these are written past it, so that a container starts outside exclusive CPUs before the runtime is told of it.
+
+    around: writes these; the hierarchy itself where it is None.
     """
 
-    def __init__(self, hierarchy: Hierarchy, client: CRIClient) -> None:
+    def __init__(self, hierarchy: Hierarchy, client: CRIClient, around: Groups | None = None) -> None:
         self._hierarchy = hierarchy
         self._client = client
+        self._around = around or hierarchy
 
     def observe(self, group: PurePosixPath) -> Observed:
         """What the container's cgroup says, whatever the runtime believes."""
@@ -114,7 +118,7 @@ class RuntimeWriter:
         if parsed is None:
             raise RuntimeCallError(str(group), "is not a cgroup of the kubelet's: the runtime cannot write it")
         if not parsed.container_id:
-            self._write_file(group, settings)
+            self._write_around(group, settings)
             return
         refused: list[CgroupError] = []
         for resources in _one_at_a_time(settings):
@@ -126,9 +130,9 @@ class RuntimeWriter:
             raise refused[0]
         self._require(group, settings)
 
-    def _write_file(self, group: PurePosixPath, settings: Settings) -> None:
+    def _write_around(self, group: PurePosixPath, settings: Settings) -> None:
         try:
-            self._hierarchy.write(group, settings)
+            self._around.write(group, settings)
         except CgroupPermissionError as error:
             raise CgroupPermissionError(
                 str(group),

@@ -20,6 +20,7 @@ from agent.model.machine import CPUTopology
 from agent.node.cgroup import detect
 from agent.node.cri import CRIClient
 from agent.node.kubelet_policy import KubeletConflictError, kubelet_conflicts
+from agent.node.systemd_detect import Manager
 from agent.node.tasks import foreign_tasks
 
 
@@ -102,6 +103,17 @@ def cgroups(mount: Path, parent: PurePosixPath) -> Iterator[Finding]:
             yield Finding("delegation", Level.FAILURE, f"{directory}: cannot be written", hint)
             return
     yield Finding("delegation", Level.OK, f"{mount / where}: groups can be made")
+
+
+def units(manager: Manager) -> Iterator[Finding]:
+    """Whether systemd keeps what is set. manager: what was found of it."""
+    if manager.bus is not None:
+        text = f"{manager.text} keeps the settings of its slices and scopes; pinfold exec makes scopes"
+        yield Finding("systemd", Level.OK, text)
+        return
+    text = f"cgroups are written directly: {manager.text}"
+    hint = "a daemon-reload may undo a write until the next look; see that systemd answers, or set enforcement.systemd: none"
+    yield Finding("systemd", Level.WARNING if manager.odd else Level.OK, text, hint if manager.odd else "")
 
 
 def runtime(endpoint: str, root: Path) -> Iterator[Finding]:

@@ -94,10 +94,21 @@ class Groups(Protocol):
 
 
 class CgroupEnforcer:
-    """Backends `cgroup` and `cri`. find: the groups to hold, looked up anew for every observation. clock: seconds, monotonic."""
+    """Backends `cgroup` and `cri`. find: the groups to hold, looked up anew for every observation. clock: seconds, monotonic.
 
-    def __init__(self, hierarchy: Groups, find: Find, clock: Callable[[], float], name: str = "cgroup") -> None:
+    hold: told of the groups that say already what they should.
+    """
+
+    def __init__(
+        self,
+        hierarchy: Groups,
+        find: Find,
+        clock: Callable[[], float],
+        name: str = "cgroup",
+        hold: Callable[[Mapping[PurePosixPath, Settings]], None] = lambda settings: None,
+    ) -> None:
         self.name = name
+        self._hold = hold
         self._hierarchy = hierarchy
         self._find = find
         self._clock = clock
@@ -160,3 +171,4 @@ class CgroupEnforcer:
 
     def settle(self, settings: Mapping[CgroupKey, Settings]) -> None:
         self._written.update(settings)
+        self._hold({self._groups[key]: each for key, each in settings.items() if key in self._groups})

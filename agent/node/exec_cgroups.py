@@ -1,7 +1,8 @@
 """The cgroups of `pinfold exec`: <parent>/<pod UID>/<container>, made with the grant in force before any process is inside.
 
-A container of a manifest pod runs as long as its cgroup holds tasks, whether the agent does or not. Names are checked before
-they become part of a path.
+Where systemd manages the cgroups they are a slice for each pod and a scope for each container, in <parent>.slice. A pod stays
+where it began, so both kinds are looked for whatever is configured now. A container of a manifest pod runs as long as its cgroup
+holds tasks, whether the agent does or not. Names are checked before they become part of a path.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from agent.model.cpuset import CPUSet
 from agent.node.cgroup import Hierarchy
 from agent.node.cgroup_errors import CgroupBusyError, CgroupError, CgroupGoneError, OutsideParentError
 from agent.node.cgroup_label import read_label, write_label
+from agent.node.exec_units import ExecUnits
+from agent.node.tasks import Process
 from agent.policy.cgroup_names import (
     CgroupKey,
     CgroupNameError,
@@ -22,39 +25,54 @@ from agent.policy.cgroup_names import (
     exec_cgroup,
 )
 from agent.policy.cgroup_settings import Settings
+from agent.policy.systemd_units import container_of_scope, container_scope, exec_slice, pod_slice, uid_of_slice
 
 PARENT = PurePosixPath("pinfold")
 
 
 class ExecCgroups:
-    """parent: the group under which pods get theirs, relative to the hierarchy; the agent's own, nobody else's."""
+    """parent: the group under which pods get theirs, relative to the hierarchy; the agent's own, nobody else's.
 
-    def __init__(self, hierarchy: Hierarchy, parent: PurePosixPath = PARENT) -> None:
+    units: makes slices and scopes; None where pods get plain cgroups.
+    """
+
+    def __init__(self, hierarchy: Hierarchy, parent: PurePosixPath = PARENT, units: ExecUnits | None = None) -> None:
         self._hierarchy = hierarchy
         self._parent = parent
+        self._units = units
+        # systemd manages no cpusets on v1, so nobody has made slices there
+        self._slice = exec_slice(parent) if hierarchy.version == 2 else None
 
     def open(self) -> None:
         """Make the parent, or bring it up to what its own parent has now: at start and after hotplug. Raises CgroupError."""
-        self._hierarchy.create(self._parent)
-        self._hierarchy.inherit(self._parent)
+        if self._units is None or self._hierarchy.exists(self._parent):
+            self._hierarchy.create(self._parent)
+            self._hierarchy.inherit(self._parent)
 
     def too_narrow(self, cpus: CPUSet) -> CgroupError | None:
         """Why containers cannot get all of these CPUs: their parent has fewer. None where it has them, or is not there."""
+        parent = self._parent if self._units is None or self._slice is None else self._slice
         try:
-            has, _ = self._hierarchy.bounds(self._parent)
+            has, _ = self._hierarchy.bounds(parent)
         except CgroupGoneError:
             return None
         if cpus <= has:
             return None
         what = f"containers here can get CPUs {has} only, not {cpus - has}"
-        return OutsideParentError(self._hierarchy.directories(self._parent)[0], what)
+        return OutsideParentError(self._hierarchy.directories(parent)[0], what)
 
-    def prepare(self, key: ContainerCgroup, pod: Settings, container: Settings) -> tuple[Path, ...]:
+    def prepare(
+        self, key: ContainerCgroup, pod: Settings, container: Settings, process: Process | None = None
+    ) -> tuple[Path, ...]:
         """The directories whose cgroup.procs a process of the container must be written to, the grant in force already.
 
-        pod, container: what the two groups shall say (`agent.policy.cgroup_intents`). Raises CgroupError, CgroupNameError.
+        pod, container: what the two groups shall say (`agent.policy.cgroup_intents`). process: the one that asks; under
+        systemd the scope starts around it. Raises CgroupError, CgroupNameError, TaskError.
         """
         group = self.group(key)
+        if self._units is not None and self._is_unit(group):
+            self._units.prepare(group, pod, container, process)
+            return self._hierarchy.directories(group)
         self._hierarchy.create(group.parent)
         if pod:
             self._hierarchy.write(group.parent, pod)
@@ -65,14 +83,16 @@ class ExecCgroups:
 
     def label(self, uid: str, text: str) -> None:
         """Note on the pod's group whose it is, for the case that the state is lost."""
-        write_label(self._hierarchy.directories(exec_cgroup(self._parent, uid)), text)
+        write_label(self._hierarchy.directories(self._pod_group(uid)), text)
 
     def labelled(self, uid: str) -> str:
         """What was noted on the pod's group; "" where nothing was."""
-        return read_label(self._hierarchy.directories(exec_cgroup(self._parent, uid)))
+        return read_label(self._hierarchy.directories(self._pod_group(uid)))
 
     def group(self, key: ContainerCgroup) -> PurePosixPath:
         """The container's group. Raises CgroupNameError for a UID or name that cannot be part of a path."""
+        if self._slice is not None and self._is_unit(self._pod_group(key.pod)):
+            return container_scope(self._slice, key.pod, key.container)
         return exec_cgroup(self._parent, key.pod, key.container)
 
     def processes(self, key: ContainerCgroup) -> tuple[int, ...]:
@@ -89,28 +109,61 @@ class ExecCgroups:
     def find(self) -> Mapping[CgroupKey, PurePosixPath]:
         """Every group there is, also of pods that nobody knows any more. Directories with other names are not ours."""
         found: dict[CgroupKey, PurePosixPath] = {}
+        if self._slice is not None:
+            for name in self._names(self._slice):
+                with contextlib.suppress(CgroupNameError):
+                    found.update(self._containers(uid_of_slice(self._slice, name), self._slice / name))
         for uid in self._names(self._parent):
             with contextlib.suppress(CgroupNameError):
-                pod = exec_cgroup(self._parent, uid)
-                found[PodCgroup(uid)] = pod
-                for name in self._names(pod):
-                    with contextlib.suppress(CgroupNameError):
-                        found[ContainerCgroup(uid, name)] = exec_cgroup(self._parent, uid, name)
+                found.update(self._containers(uid, exec_cgroup(self._parent, uid)))
         return found
 
     def running(self, uid: str) -> tuple[str, ...]:
         """The containers of a pod that hold tasks, by name."""
-        names = self._names(exec_cgroup(self._parent, uid))
-        return tuple(name for name in names if self.processes(ContainerCgroup(uid, name)))
+        keys = (key for key in self._containers(uid, self._pod_group(uid)) if isinstance(key, ContainerCgroup))
+        return tuple(key.container for key in keys if self.processes(key))
 
     def remove(self, key: ContainerCgroup | PodCgroup) -> bool:
         """Remove the group with what is below it, if no task is inside; says whether it is gone."""
-        group = self.group(key) if isinstance(key, ContainerCgroup) else exec_cgroup(self._parent, key.pod)
+        group = self.group(key) if isinstance(key, ContainerCgroup) else self._pod_group(key.pod)
         try:
-            self._hierarchy.remove(group)
+            if self._units is None or not self._is_unit(group):
+                self._hierarchy.remove(group)
+            elif self._hierarchy.processes(group):
+                return False
+            elif isinstance(key, PodCgroup):
+                self._units.end(group)
         except CgroupBusyError:
             return False
-        return True
+        except CgroupGoneError:
+            return True
+        return not self._hierarchy.exists(group)
+
+    def _pod_group(self, uid: str) -> PurePosixPath:
+        """Where a pod is, or will be: it stays where it began."""
+        plain = exec_cgroup(self._parent, uid)
+        if self._slice is None or (self._units is not None and self._hierarchy.exists(plain)):
+            return plain
+        with contextlib.suppress(CgroupNameError):  # too long for a unit's name, so it never was one
+            unit = pod_slice(self._slice, uid)
+            if self._units is not None or self._hierarchy.exists(unit):
+                return unit
+        return plain
+
+    def _is_unit(self, group: PurePosixPath) -> bool:
+        return self._slice is not None and group.is_relative_to(self._slice)
+
+    def _containers(self, uid: str, pod: PurePosixPath) -> dict[CgroupKey, PurePosixPath]:
+        """The groups of one pod that is at `pod`; none where there is nothing."""
+        found: dict[CgroupKey, PurePosixPath] = {PodCgroup(uid): pod}
+        for name in self._names(pod):
+            with contextlib.suppress(CgroupNameError):
+                if self._slice is not None and self._is_unit(pod):
+                    name = container_of_scope(self._slice, uid, name)
+                    found[ContainerCgroup(uid, name)] = container_scope(self._slice, uid, name)
+                else:
+                    found[ContainerCgroup(uid, name)] = exec_cgroup(self._parent, uid, name)
+        return found
 
     def _names(self, group: PurePosixPath) -> list[str]:
         try:

@@ -1,5 +1,8 @@
 """Runs a command inside cgroups: a child joins them and becomes the command; the parent stays outside, forwards signals, waits.
 
+The child is there before its cgroups are, because a scope of systemd's begins around a process: it waits until the parent says
+where to go, and ends if the parent does.
+
 The parent form serves every container, because somebody has to see an init container's exit code; it costs one idle process. If
 the parent is killed the command goes on, and nobody learns how it ended.
 """
@@ -10,7 +13,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -41,11 +44,13 @@ class Ended:
     signal: int | None = None
 
 
-def run_in_cgroups(directories: Sequence[Path], command: Sequence[str]) -> Ended:
-    """Run `command` in these cgroups (one on v2, one for each controller on v1) and wait for its end.
+def run_in_cgroups(prepare: Callable[[int], Sequence[Path]], command: Sequence[str]) -> Ended:
+    """Run `command` in cgroups and wait for its end.
 
-    Its affinity starts as the cgroup's CPUs, whatever the caller's own was. Raises CgroupError where a cgroup cannot be
-    joined, CommandNotStartedError where the command cannot be executed; then nothing has run.
+    prepare: given the process that will become the command, has the cgroups ready and gives their directories (one on v2, one
+    for each controller on v1); what it raises, ends this. The command's affinity starts as the cgroup's CPUs, whatever the
+    caller's own was. Raises CgroupError where a cgroup cannot be joined, CommandNotStartedError where the command cannot be
+    executed; then nothing has run.
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # the caller has closed it
@@ -53,12 +58,16 @@ def run_in_cgroups(directories: Sequence[Path], command: Sequence[str]) -> Ended
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some callers, and then there is nothing to wait for
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
     try:
+        where, going = os.pipe2(os.O_CLOEXEC)
         reading, writing = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
-            _become(directories, command, before, writing)
+            os.close(going)  # or it would not notice the end of its parent
+            _become(where, command, before, writing)
+        os.close(where)
         os.close(writing)
         with os.fdopen(reading, "rb") as failure:
+            directories = _told(prepare, pid, going, before)
             told = failure.read()  # ends when exec closes the pipe
         if told:
             os.waitpid(pid, 0)
@@ -68,14 +77,34 @@ def run_in_cgroups(directories: Sequence[Path], command: Sequence[str]) -> Ended
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _become(
-    directories: Sequence[Path], command: Sequence[str], mask: set[int | signal.Signals], failure: int
-) -> NoReturn:
+def _told(
+    prepare: Callable[[int], Sequence[Path]], pid: int, going: int, mask: set[int | signal.Signals]
+) -> Sequence[Path]:
+    """Tell the waiting child where to go. A signal while the cgroups are being made ends both."""
+    try:
+        with os.fdopen(going, "wb") as go:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            try:
+                directories = prepare(pid)
+            finally:
+                signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
+            go.write(b"\0".join(os.fsencode(path) for path in directories))
+    except BaseException:
+        os.waitpid(pid, 0)
+        raise
+    return directories
+
+
+def _become(where: int, command: Sequence[str], mask: set[int | signal.Signals], failure: int) -> NoReturn:
     """In the child: join, then exec. A failure goes to the parent as "<index of the directory, or -1> <errno>"."""
     joining = 0
     try:
-        for joining, directory in enumerate(directories):  # noqa: B007 - read below, where one fails
-            fd = os.open(directory / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+        with os.fdopen(where, "rb") as told:
+            directories = told.read()
+        if not directories:
+            os._exit(127)  # refused, or the parent is gone
+        for joining, directory in enumerate(directories.split(b"\0")):  # noqa: B007 - read below, where one fails
+            fd = os.open(directory + b"/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
             os.write(fd, b"0")  # 0 is the writer itself
             os.close(fd)
         joining = -1

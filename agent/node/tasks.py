@@ -12,13 +12,39 @@ from agent.model.cpuset import CPUSet
 from agent.model.numa import NodeMask
 
 _PF_KTHREAD = 0x00200000  # include/linux/sched.h
-_FLAGS, _PROCESSOR = 9 - 3, 39 - 3  # fields of /proc/PID/stat, counted from the one after the name
+_FLAGS, _STARTED, _PROCESSOR = 9 - 3, 22 - 3, 39 - 3  # fields of /proc/PID/stat, counted from the one after the name
 
 
 class TaskError(AgentError):
     """A process whose state cannot be read."""
 
     hint = "it may have ended; look again"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process and no later one of its number, nor one that has this number in another PID namespace.
+
+    started: ticks after the boot.
+    """
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int, proc: Path = Path("/proc")) -> Process:
+        """The process that has this number now. Raises TaskError."""
+        try:
+            stat = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+            return cls(pid, int(stat.rpartition(")")[2].split()[_STARTED]))
+        except (OSError, IndexError, ValueError) as error:
+            raise TaskError(f"process {pid} cannot be looked at: {error}") from error
+
+    def require(self, proc: Path = Path("/proc")) -> None:
+        """Raises TaskError where this process is not, or no longer, here."""
+        if Process.of(self.pid, proc) != self:
+            hint = "run the command on the node itself, outside containers"
+            raise TaskError(f"process {self.pid} here is another than the one that asks", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

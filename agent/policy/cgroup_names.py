@@ -116,15 +116,25 @@ def exec_cgroup(parent: PurePosixPath, uid: str, container: str | None = None) -
 
 
 def _join(driver: Driver, components: Sequence[str]) -> PurePosixPath:
+    if driver is Driver.SYSTEMD:
+        return nested_slices(components)
+    return PurePosixPath(*_checked(components))
+
+
+def nested_slices(components: Sequence[str]) -> PurePosixPath:
+    """The slice of these names, one in the other: a.slice/a-b.slice for ["a", "b"]. Raises CgroupNameError."""
+    escaped = [part.replace("-", "_") for part in _checked(components)]  # '-' separates a slice from its parent
+    return PurePosixPath(*("-".join(escaped[: end + 1]) + ".slice" for end in range(len(escaped))))
+
+
+def _checked(components: Sequence[str]) -> Sequence[str]:
     for component in components:
         if not _COMPONENT.fullmatch(component):
             raise CgroupNameError(
-                f"{component[:140]!r} cannot be part of a cgroup path", hint="check the kubelet's cgroupRoot"
+                f"{component[:140]!r} cannot be part of a cgroup path",
+                hint="check the kubelet's cgroupRoot and enforcement.parent",
             )
-    if driver is Driver.CGROUPFS:
-        return PurePosixPath(*components)
-    escaped = [component.replace("-", "_") for component in components]  # '-' separates a slice from its parent
-    return PurePosixPath(*("-".join(escaped[: end + 1]) + ".slice" for end in range(len(escaped))))
+    return components
 
 
 def _root_components(cgroup_root: str) -> list[str]:

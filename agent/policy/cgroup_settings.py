@@ -87,3 +87,14 @@ def shares_differ(seen: Observed, shares: int | None) -> bool:
     if seen.shares is not None:
         return seen.shares != shares
     return seen.weight is not None and seen.weight != weight_of(shares)
+
+
+def lacking(seen: Observed, wanted: Settings) -> Settings:
+    """What of these settings the cgroup does not say, or does not put in force. A file that is absent lacks nothing."""
+    return Settings(
+        cpus=wanted.cpus if wanted.cpus is not None and not seen.cpus == seen.effective == wanted.cpus else None,
+        mems=wanted.mems if wanted.mems is not None and seen.mems != wanted.mems else None,
+        quota_us=wanted.quota_us if seen.quota_us not in (None, wanted.quota_us) else None,
+        shares=wanted.shares if shares_differ(seen, wanted.shares) else None,
+        memory_bytes=wanted.memory_bytes if seen.memory_bytes not in (None, wanted.memory_bytes) else None,
+    )

@@ -1,6 +1,7 @@
 """What the agent tells `pinfold exec` to do, and what it hears back: the values of two methods of the control socket.
 
-exec-prepare  {"pod": "[NAMESPACE/]NAME", "container"} -> ExecGrant: the cgroups are there, with the grant in force
+exec-prepare  {"pod": "[NAMESPACE/]NAME", "container", "pid", "started"} -> ExecGrant: the cgroups are there, with the grant in
+              force. pid, started: ExecRequest; left out by clients that cannot be moved by systemd
 exec-finished {"uid", "container", "exit_code", "signal"} -> {}: the command ended; exit_code or signal is null
 """
 
@@ -21,6 +22,29 @@ class ExecGrantError(AgentError):
     """The agent's answer does not say where to run."""
 
     hint = "agent and command are of different versions: restart the agent"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecRequest:
+    """pod: [NAMESPACE/]NAME. pid: the process that waits to become the command, 0 for none. started: when it began, in ticks
+    after the boot (proc(5), /proc/PID/stat), so that no other process is taken for it."""
+
+    pod: str
+    container: str
+    pid: int = 0
+    started: int = 0
+
+    def encode(self) -> dict[str, Any]:
+        """The parameters of exec-prepare."""
+        return {"pod": self.pod, "container": self.container, "pid": self.pid, "started": self.started}
+
+    @classmethod
+    def decode(cls, params: Mapping[str, Any]) -> Self:
+        """Read the parameters of exec-prepare. Raises ExecGrantError."""
+        pid, started = params.get("pid", 0), params.get("started", 0)
+        if type(pid) is not int or type(started) is not int or pid < 0:
+            raise ExecGrantError("exec-prepare wants pid and started as numbers")
+        return cls(str(params.get("pod", "")), str(params.get("container", "")), pid, started)
 
 
 @dataclass(frozen=True, slots=True)

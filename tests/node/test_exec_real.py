@@ -18,7 +18,7 @@ import pytest
 from agent.errors import AgentError, BadInputError
 from agent.model.cpuset import CPUSet
 from agent.node.exec_cgroups import ExecCgroups
-from agent.node.tasks import affinity
+from agent.node.tasks import Process, affinity
 from agent.policy.cgroup_names import ContainerCgroup
 from agent.policy.cgroup_settings import Settings
 from agent.serve.control import ControlServer
@@ -203,8 +203,10 @@ def test_a_refusal_of_the_agent_is_shown_with_its_hint(node: Node) -> None:
 def test_a_cgroup_removed_before_the_command_joins_is_an_error_and_nothing_runs(node: Node) -> None:
     real = node.groups.prepare
 
-    def prepare_and_remove(key: ContainerCgroup, pod: Settings, container: Settings) -> tuple[Path, ...]:
-        directories = real(key, pod, container)
+    def prepare_and_remove(
+        key: ContainerCgroup, pod: Settings, container: Settings, process: Process | None = None
+    ) -> tuple[Path, ...]:
+        directories = real(key, pod, container, process)
         node.groups.remove(key)
         return directories
 

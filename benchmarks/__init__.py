@@ -1,1 +1,5 @@
-"""Measurements beside a peer or a plain implementation in the same run; run each with python -m benchmarks.NAME."""
+"""Measurements beside a peer or a plain implementation in the same run: `python -m benchmarks [NAME...]`.
+
+They never assert times. `suite` knows the names, `bench_*` hold what is measured, `growth_*` the curves; `figure`, `row` and
+`curve` are the values, `table`, `plot` and `record` what people read.
+"""

@@ -1,21 +1,14 @@
 """One admission from the look to the durable state, beside a straightforward model, and beside the kubelet's figures.
 
-    python -m benchmarks.bench_admission [ROUNDS]
-
 Machines as in the kubelet's own measurement: two sockets, two threads per core, caches of 8 cores, two reserved CPUs, static CPU
 and memory policies, `restricted`; ten Guaranteed pods are there, then a pod of one or four containers with 2 CPUs and 1 GiB each
-comes. `decide`: pods listed, hints, merge, allocation, node fit, the next state. `tmpfs`, `disk`: the same with the state written
-and fsynced. Fastest and median of the rounds, milliseconds of wall clock, as the kubelet's figures are (the fastest, taken on
-another run of a busy machine: a reference, not a race). `model` is `tests.policy.reference_admission`, the decision alone.
+comes. Timed: pods listed, hints, merge, allocation, node fit, the next state, and that written and fsynced to tmpfs or disk. The
+model (`tests.policy.reference_admission`) only decides: nothing is written.
 """
 
 from __future__ import annotations
 
-import statistics
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,11 +24,14 @@ from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Observation, Wanted
 from agent.policy.plan import decide
 from agent.policy.restore import fresh
+from benchmarks.disks import disks
+from benchmarks.figure import Figure, Scale, milliseconds, repeated
+from benchmarks.problems import WrongResultError
+from benchmarks.row import KUBELET, Recorded, Reference, Row, Target
 from tests.nodes import GIB, named
 from tests.pods import guaranteed
 from tests.policy.reference_admission import ReferenceNode
 
-ROUNDS = 60
 PODS_THERE = 10
 ROOM = NodeCapacity({}, {name: Quantity.of(2**50) for name in ("cpu", "memory", "pods")})
 # kubelet 1.36.2, restricted, container scope: (CPUs, containers) -> fastest ms by 2, 4, 8 NUMA nodes, on tmpfs and on disk
@@ -62,7 +58,8 @@ class Scene:
         return Observation([*self.there, Wanted(self.pod)])
 
 
-def managers(cpus: int, numa: int) -> Managers:
+def managers(cpus: int, numa: int, policy: str = "restricted", scope: str = "container") -> Managers:
+    """A machine's managers. policy, scope: of the topology manager."""
     cores = cpus // 2
     topology = discover(
         RawCPU(core + thread * cores, core, core * 2 // cores, core * numa // cores, core // 8)
@@ -75,7 +72,9 @@ def managers(cpus: int, numa: int) -> Managers:
         reserved_cpus=CPUSet.of([0, cores]),
         memory_policy="Static",
         reserved_memory={node: {"memory": GIB} for node in range(numa)},
-        topology_policy="restricted",
+        topology_policy=policy,
+        topology_scope=scope,
+        topology_options={"max-allowable-numa-nodes": "64"},
     )
     return start(Machine(topology, {node: {"memory": 64 * GIB} for node in range(numa)}, rows), config)
 
@@ -84,82 +83,68 @@ def pod(name: str, containers: int) -> Pod:
     return named(name, *(guaranteed("2", name=f"c{number}") for number in range(containers)))
 
 
-def scene(cpus: int, numa: int, containers: int) -> Scene:
-    rules = managers(cpus, numa)
+def scene(cpus: int, numa: int, containers: int, policy: str = "restricted", scope: str = "container") -> Scene:
+    rules = managers(cpus, numa, policy, scope)
     there = tuple(Wanted(pod(f"pod-{number}", 1)) for number in range(PODS_THERE))
     empty = State(Epoch(1, "0" * 16), grants=fresh(rules))
     state = decide(rules, ROOM, empty, Observation(there), {}).state
     if len(state.pods) != PODS_THERE:
-        raise SystemExit("the pods that should be there were not admitted")
+        raise WrongResultError("the pods that should be there were not admitted")
     return Scene(rules, state, there, pod("new", containers))
-
-
-def measured(rounds: int, once: Callable[[], object]) -> tuple[float, float]:
-    """Fastest and median milliseconds."""
-    took = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        once()
-        took.append((time.perf_counter() - began) * 1000)
-    return min(took), statistics.median(took)
 
 
 def deciding(here: Scene) -> State:
     state = decide(here.managers, ROOM, here.state, here.seen, {}).state
     if here.pod.uid not in state.pods:
-        raise SystemExit("the pod was not admitted")
+        raise WrongResultError("the pod was not admitted")
     return state
 
 
-def saving(here: Scene, rounds: int, directory: Path) -> tuple[float, float]:
+def saving(here: Scene, seconds: float, directory: Path) -> Figure:
+    """Decided and written."""
     with StateStore(directory) as store:
         store.load(datetime.now(UTC))
         store.save(here.state)
-        return measured(rounds, lambda: store.save(deciding(here)))
+        return repeated(lambda: store.save(deciding(here)), seconds)
 
 
-def modelled(here: Scene) -> float:
+def modelled(here: Scene) -> Figure:
     """The straightforward model, once: the decision about the new pod."""
     model = ReferenceNode(here.managers)
     for each in here.there:
         if model.admit(each.pod):
-            raise SystemExit("the model refuses a pod that is there")
-    fastest, _ = measured(1, lambda: model.admit(here.pod))
+            raise WrongResultError("the model refuses a pod that is there")
+    took = milliseconds(lambda: model.admit(here.pod))
     given = {name: str(cpus) for name, cpus in deciding(here).grants.cpu.entries[here.pod.uid].items()}
     theirs = {name: str(CPUSet.of(cpus)) for (uid, name), cpus in model.tables.cpus.items() if uid == here.pod.uid}
     if given != theirs:
-        raise SystemExit(f"the model gives {theirs}, we give {given}")
-    return fastest
+        raise WrongResultError(f"the model gives {theirs}, we give {given}")
+    return Figure.of([took])
 
 
-def row(cpus: int, numa: int, containers: int, rounds: int, tmpfs: Path, disk: Path) -> str:
-    here = scene(cpus, numa, containers)
-    column = NUMA_NODES.index(numa)
-    cells = [f"{cpus:4d} {numa:5d} {containers:5d} "]
-    alone, _ = measured(rounds, lambda: deciding(here))
-    cells.append(f"{alone:8.2f}")
-    for name, directory in (("tmpfs", tmpfs), ("disk", disk)):
-        fastest, median = saving(here, rounds, directory)
-        go = GO[cpus, containers][name][column]
-        cells.append(f"{fastest:8.2f} {median:7.2f} {go:9.2f} {go / fastest:6.1f}x")
-    cells.append(f"{modelled(here):10.1f}")
-    return "".join(cells)
+def target(containers: int, numa: int, disk: str, go: float) -> Target | None:
+    """Design section 13: four containers on tmpfs."""
+    if containers != 4 or disk != "tmpfs":
+        return None
+    return {
+        8: Target("min at most 1/10 of Go's", "least", go / 10),
+        2: Target("min not above Go's", "least", go),
+    }.get(numa)
 
 
-def main(arguments: Sequence[str]) -> None:
-    rounds = int(arguments[0]) if arguments else ROUNDS
-    shm = Path("/dev/shm")
-    with (
-        tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None) as tmpfs,
-        tempfile.TemporaryDirectory() as disk,
-    ):
-        print("                       decide   tmpfs  median   kubelet          disk  median   kubelet           model")
-        print("CPUs  NUMA  containers  ms       ms      ms        ms              ms      ms        ms              ms")
-        for cpus in (128, 256):
+def rows(scale: Scale) -> Iterator[Row]:
+    with disks() as places:
+        for cpus in scale.pick((128, 256), (128,)):
             for containers in (1, 4):
-                for numa in NUMA_NODES:
-                    print(row(cpus, numa, containers, rounds, Path(tmpfs), Path(disk)), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+                for numa in scale.pick(NUMA_NODES, (2,)):
+                    here = scene(cpus, numa, containers)
+                    reference = Reference("a plain model", modelled(here))
+                    for disk, directory in places.items():
+                        go = GO[cpus, containers][disk][NUMA_NODES.index(numa)]
+                        yield Row(
+                            f"admit {containers} container{'s'[: containers - 1]}, {cpus} CPUs, {numa} NUMA nodes, {disk}",
+                            saving(here, 3 * scale.seconds, directory),
+                            reference=reference,
+                            recorded=Recorded(go, KUBELET),
+                            target=target(containers, numa, disk, go),
+                        )

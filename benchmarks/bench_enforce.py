@@ -1,7 +1,5 @@
 """From a change of grants to written cpusets: 100 containers, real cgroups, one process in each. Needs root.
 
-Run: python -m benchmarks.bench_enforce [CONTAINERS [ROUNDS]]
-
 Every round gives the last CPU to one container and takes it back, so all others shrink and widen. The floor beside it writes the
 same sets with bare system calls, without looking, deciding or checking.
 """
@@ -11,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from agent.errors import AgentError
 from agent.model.cpuset import CPUSet
 from agent.model.state import CPUState, Grants
 from agent.node.cgroup import Hierarchy, detect
@@ -28,6 +25,11 @@ from agent.node.exec_cgroups import ExecCgroups
 from agent.policy.cgroup_intents import Intents, Rules, intent
 from agent.policy.cgroup_names import ContainerCgroup, PodCgroup
 from agent.policy.pins import pins, pins_of
+from benchmarks.figure import Figure, Scale
+from benchmarks.problems import CannotRunError, WrongResultError
+from benchmarks.row import Reference, Row, Target
+
+LIMIT_MS = 100.0  # design section 13
 
 
 @dataclass
@@ -57,8 +59,8 @@ def _containers(hierarchy: Hierarchy, parent: PurePosixPath, grants: Grants, cou
         groups.open()
         for number, pid in enumerate(pids):
             key = ContainerCgroup(f"pod-{number}", "main")
-            wanted = [intent(each, grants, {}, Rules()).settings for each in (PodCgroup(key.pod), key)]
-            groups.prepare(key, *wanted)
+            pod, container = (intent(each, grants, {}, Rules()).settings for each in (PodCgroup(key.pod), key))
+            groups.prepare(key, pod, container)
             hierarchy.attach(groups.group(key), pid)
         yield groups
     finally:
@@ -80,8 +82,8 @@ def _round(enforcer: CgroupEnforcer, grants: Grants, times: Times) -> None:
     decided = time.perf_counter()
     applied = enforcer.apply(plan)
     done = time.perf_counter()
-    assert plan.pins
-    assert not applied.failed
+    if not plan.pins or applied.failed:
+        raise WrongResultError(f"{len(plan.pins)} writes planned, failed: {applied.failed}")
     times.look.append((looked - start) * 1000)
     times.decide.append((decided - looked) * 1000)
     times.write.append((done - decided) * 1000)
@@ -106,21 +108,42 @@ def _floor(hierarchy: Hierarchy, groups: ExecCgroups, cpus: CPUSet, *, shrink: b
     return (time.perf_counter() - start) * 1000
 
 
-def _line(name: str, values: list[float]) -> str:
-    ordered = sorted(values)
-    p99 = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
-    return f"{name:28} p50 {statistics.median(ordered):7.2f} ms   p99 {p99:7.2f} ms   max {ordered[-1]:7.2f} ms"
+def rows(scale: Scale) -> Iterator[Row]:
+    containers = scale.pick(100, 3)
+    times = measured(containers, scale.pick(30, 2))
+    target = Target("p99 < 100 ms", "p99", LIMIT_MS)
+    floor = Reference("bare writes", Figure.of(times.floor))
+    yield Row(
+        f"change to enforced, {containers} containers",
+        Figure.of(times.total),
+        reference=floor,
+        target=target,
+        compared="p50",
+    )
+    yield Row("  look at all cgroups", Figure.of(times.look))
+    yield Row("  decide what to write", Figure.of(times.decide))
+    yield Row("  write in order", Figure.of(times.write))
+    yield Row("  CPU time of all that", Figure.of(times.total_cpu))
+    yield Row("isolation gap of an exclusive grant", Figure.of(times.gap[::2]))
+    yield Row("period without a change", Figure.of(times.idle))
+    yield Row("  CPU time of that", Figure.of(times.idle_cpu))
 
 
-def main(containers: int = 100, rounds: int = 30) -> None:
-    """Print the figures."""
-    hierarchy = detect(Path("/sys/fs/cgroup"), controllers=frozenset({"cpuset", "cpu"}))
-    cpus, _ = hierarchy.bounds(PurePosixPath())
+def measured(containers: int, rounds: int) -> Times:
+    """So many rounds with so many containers. Raises CannotRunError where cgroups cannot be written."""
+    times, parent = Times(), PurePosixPath(f"pinfold-bench-{os.getpid()}")
+    try:
+        hierarchy = detect(Path("/sys/fs/cgroup"), controllers=frozenset({"cpuset", "cpu"}))
+        cpus, _ = hierarchy.bounds(PurePosixPath())
+        hierarchy.create(parent)
+    except AgentError as error:
+        raise CannotRunError(f"cgroups cannot be written here: {error}") from error
+    if len(cpus) < 2:
+        raise CannotRunError("one CPU: nothing can be exclusive here")
     last = CPUSet.of(list(cpus)[-1:])
     shared = Grants(CPUState(cpus))
     granted = Grants(CPUState(cpus - last, {"pod-0": {"main": last}}))
-    times = Times()
-    with _containers(hierarchy, PurePosixPath(f"pinfold-bench-{os.getpid()}"), shared, containers) as groups:
+    with _containers(hierarchy, parent, shared, containers) as groups:
         enforcer = CgroupEnforcer(hierarchy, groups.find, time.perf_counter)
         unchanged = Intents(shared, {}, Rules())
         for _ in range(rounds):
@@ -128,25 +151,10 @@ def main(containers: int = 100, rounds: int = 30) -> None:
             _round(enforcer, shared, times)
             start, cpu = time.perf_counter(), time.process_time()
             seen = enforcer.observe()
-            assert not pins_of(unchanged, seen.groups).pins
-            assert not seen.drift
+            if pins_of(unchanged, seen.groups).pins or seen.drift:
+                raise WrongResultError("something changes although nothing changed")
             times.idle.append((time.perf_counter() - start) * 1000)
             times.idle_cpu.append((time.process_time() - cpu) * 1000)
             times.floor.append(_floor(hierarchy, groups, cpus - last, shrink=True))
             times.floor.append(_floor(hierarchy, groups, cpus, shrink=False))
-    print(
-        f"{containers} containers in {containers} pods, cgroup v{hierarchy.version}, {len(cpus)} CPUs, {rounds} rounds"
-    )
-    print(_line("change to enforced", times.total))
-    print(_line("  look at all cgroups", times.look))
-    print(_line("  decide what to write", times.decide))
-    print(_line("  write in order", times.write))
-    print(_line("  CPU time of all that", times.total_cpu))
-    print(_line("isolation gap", times.gap[::2]))
-    print(_line("bare writes (floor)", times.floor))
-    print(_line("period without a change", times.idle))
-    print(_line("  CPU time of that", times.idle_cpu))
-
-
-if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:3]))
+    return times

@@ -1,18 +1,15 @@
 """What hints and merge cost on machines of 2 to 64 NUMA nodes, beside plain enumeration where that can run.
 
-    python -m benchmarks.bench_hints [NODES,NODES,...]
-
-Machines: 8 CPUs, 32 GiB and 4 GiB of 2 MiB pages per NUMA node, two sockets. `idle`: only two CPUs are taken. `busy`: 45 % of
-the CPUs and all of every fourth node, memory held by single nodes and by pairs. The pod asks for CPUs, memory and hugepages.
-Times are the fastest of several runs, in milliseconds of process time; `!` marks an answer that is not proven.
+Machines: 128 CPUs up to 16 NUMA nodes, then 8 for each; 32 GiB and 4 GiB of 2 MiB pages per NUMA node; two sockets. `idle`:
+only two CPUs are taken. `busy`: 45 % of the CPUs and all of every fourth node, memory held by single nodes and by pairs. The pod
+asks for CPUs, memory and hugepages: `small` = a node can do it; `span` = more CPUs than a node has; `half`, `most` = of everything
+that is free. `~` marks an answer that is not proven to be the kubelet's (the search was cut off).
 """
 
 from __future__ import annotations
 
 import random
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.model.cpuset import CPUSet
@@ -22,12 +19,23 @@ from agent.policy.hint_family import ProviderHints
 from agent.policy.hints import cpu_hints, memory_hints
 from agent.policy.topology_manager import Merged, merge
 from agent.policy.topology_options import TopologyPolicy, TopologyPolicyName
+from benchmarks.figure import Figure, Scale, repeated
+from benchmarks.row import KUBELET, Recorded, Reference, Row, Target
 from tests.policy import reference_merge
 
 GIB = 1 << 30
-CPUS_PER_NODE = 8
-NODE_COUNTS = (2, 4, 8, 12, 16, 34, 64)
-MOST_ENUMERATED_STEPS = 300_000  # products of hint lists that plain enumeration is given: some seconds
+LEAST_CPUS, LEAST_CPUS_PER_NODE = 128, 8
+NODE_COUNTS = (2, 4, 8, 16, 34, 64)
+ASKS = ("small", "span", "half", "most")
+MOST_ENUMERATED_STEPS = 10_000  # products of hint lists that plain enumeration is given: a fraction of a second
+# kubelet 1.36.2, 128 CPUs, fastest ms by NUMA nodes: CPU hints, memory hints, merge (with `closest` at 16: never ended)
+GO = {
+    "restricted": {2: 0.0687, 4: 0.279, 8: 20.89},
+    "closest": {2: 0.0690, 4: 0.280, 8: 19.414},
+    "single": {2: 0.0683, 4: 0.2547, 8: 4.557, 16: 2392.167},
+}
+BUDGET = (16, 34, 64)  # NUMA nodes of design section 13
+LIMIT_MS = 20.0
 
 POLICIES = {
     "restricted": TopologyPolicy(TopologyPolicyName.RESTRICTED),
@@ -53,10 +61,11 @@ class Node:
 
 
 def build(nodes: int, busy: bool, ask: str) -> Node:
-    """ask: `small` = a node can do it; `span` = more CPUs than a node has; `half`, `most` = of everything that is free."""
+    """ask: as in the module's docstring."""
     rng = random.Random(nodes)
     socket = [node * 2 // nodes for node in range(nodes)]
-    raw = [RawCPU(cpu, cpu, socket[cpu // CPUS_PER_NODE], cpu // CPUS_PER_NODE) for cpu in range(nodes * CPUS_PER_NODE)]
+    each = max(LEAST_CPUS_PER_NODE, LEAST_CPUS // nodes)
+    raw = [RawCPU(cpu, cpu, socket[cpu // each], cpu // each) for cpu in range(nodes * each)]
     distances = {
         one: tuple(10 if one == other else 12 if socket[one] == socket[other] else 32 for other in range(nodes))
         for one in range(nodes)
@@ -65,7 +74,7 @@ def build(nodes: int, busy: bool, ask: str) -> Node:
     free = [cpu.id for cpu in raw if cpu.id > 1 and not (busy and (cpu.numa in full or rng.random() < 0.45))]
     cpus, memory = {
         "small": (4, GIB),
-        "span": (12, 2 * GIB),
+        "span": (each * 3 // 2, 2 * GIB),
         "half": (len(free) // 2, (3 if busy else 15) * nodes * GIB // (2 if busy else 1)),
         "most": (len(free) - 3, (2 if busy else 25) * nodes * GIB),
     }[ask]
@@ -109,53 +118,41 @@ def enumerate_all(node: Node) -> reference_merge.Providers:
     return [{"cpu": cpu}, reference_merge.memory_hints(node.memory, node.request, {})]
 
 
-def milliseconds(call: Callable[[], object], *, least_seconds: float = 0.2) -> float:
-    """The fastest run, of as many as fit into `least_seconds`."""
-    best, spent = float("inf"), 0.0
-    while spent < least_seconds:
-        start = time.process_time()
-        call()
-        took = time.process_time() - start
-        best, spent = min(best, took), spent + max(took, 1e-5)
-    return best * 1000
+def rows(scale: Scale) -> Iterator[Row]:
+    for nodes in scale.pick(NODE_COUNTS, (2, 16)):
+        found = [each for busy in (False, True) for ask in ASKS for each in case(nodes, busy, ask, scale)]
+        yield from found
+        worst = max((row.measured for row in found), key=lambda figure: figure.p50)
+        target = Target("p50 < 20 ms", "p50", LIMIT_MS) if nodes in BUDGET else None
+        yield Row(f"hints and merge, {nodes} NUMA nodes, the slowest of these {len(found)}", worst, target=target)
 
 
-def row(nodes: int, busy: bool, ask: str) -> str:
+def case(nodes: int, busy: bool, ask: str, scale: Scale) -> Iterator[Row]:
     node = build(nodes, busy, ask)
-    cells = [f"{nodes:5d}  {'busy' if busy else 'idle':4s} {ask:5s} {milliseconds(lambda: hints(node)):8.2f}"]
-    for policy in POLICIES.values():
-        merged = decide(node, policy)
-        result = f"{(merged.best.affinity or 0).bit_count()}{'+' if merged.best.preferred else '-'}"
-        took = milliseconds(lambda policy=policy: decide(node, policy))  # type: ignore[misc]
-        cells.append(f"{took:8.2f}{' ' if merged.exact else '!'}{result:4s}")
-    cells.append(_enumeration(node))
-    return " ".join(cells)
+    reference = enumeration(node, scale)
+    for name, policy in POLICIES.items():
+        go = None if busy else GO[name].get(nodes)
+        exact = decide(node, policy).exact
+        yield Row(
+            f"{nodes} NUMA nodes, {'busy' if busy else 'idle'}, {ask}, {name}{'' if exact else ' ~'}",
+            repeated(lambda policy=policy: decide(node, policy), scale.seconds / 3),  # type: ignore[misc]
+            reference=Reference("enumeration", reference) if reference is not None and name == "restricted" else None,
+            recorded=Recorded(go, KUBELET) if go is not None else None,
+        )
 
 
-def _enumeration(node: Node) -> str:
+def enumeration(node: Node, scale: Scale) -> Figure | None:
+    """All hints and all their combinations, as the kubelet goes through them; None where that would take too long."""
     if len(node.memory) > 8:
-        return "-"
-    listed = enumerate_all(node)
+        return None
     steps = 1
-    for hint_list in reference_merge.filtered(listed):
+    for hint_list in reference_merge.filtered(enumerate_all(node)):
         steps *= len(hint_list)
     if steps > MOST_ENUMERATED_STEPS:
-        return f"- ({steps} combinations)"
-    took = milliseconds(
-        lambda: reference_merge.merge(node.numa_nodes, node.distances, POLICIES["restricted"], enumerate_all(node))
+        return None
+    policy = POLICIES["restricted"]
+    return repeated(
+        lambda: reference_merge.merge(node.numa_nodes, node.distances, policy, enumerate_all(node)),
+        scale.seconds / 3,
+        least=1,
     )
-    return f"{took:.1f} ({steps} combinations)"
-
-
-def main(arguments: Sequence[str]) -> None:
-    counts = [int(count) for count in arguments[0].split(",")] if arguments else NODE_COUNTS
-    print("nodes  load ask      hints   restricted       closest        single     enumeration, restricted")
-    print("hints: both managers; the others: hints and merge; 2+ = a preferred mask of 2 nodes, 2- = not preferred")
-    for nodes in counts:
-        for busy in (False, True):
-            for ask in ("small", "span", "half", "most"):
-                print(row(nodes, busy, ask), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,12 +1,10 @@
 """What a PodResources call takes at 1, 8 and 64 clients, with prepared bytes and with answers rebuilt per call, in one run.
 
-    python -m benchmarks.bench_podresources [CALLS]
-
 Pods have two containers with two CPUs and a memory block each on a machine of 256 CPUs. Every server is a process of its own;
 the clients are one thread with a connection for each, all with a call under way all the time (`benchmarks.http2_load`).
 `prepared` is what the agent runs, without its limit; `threads` sends the same bytes from gRPC's thread pool server, where
 clients that open calls and send no request can take every thread; `rebuilt` makes the message anew for each call. The servers
-take turns, three for each line. Figures are milliseconds.
+take turns, three for each line.
 """
 
 from __future__ import annotations
@@ -17,23 +15,26 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import grpc
 import grpc.aio
 
-from agent.formats.podresources import Answers, encode_allocatable, encode_answers, encode_get
+from agent.formats.podresources import encode_allocatable, encode_answers, encode_get
 from agent.model.cpuset import CPUSet
 from agent.model.podresources import ContainerView, PodResourcesView, PodView
 from agent.model.state import MemoryBlock
 from agent.serve.loop import ServingLoop
 from agent.serve.podresources import Endpoint, PodResourcesServer
 from agent.serve.sockets import SocketAccess
+from benchmarks.figure import Figure, Scale
 from benchmarks.http2_load import measure
+from benchmarks.row import KUBELET, Recorded, Reference, Row, Target
 
-POD_COUNTS = (5, 110, 500)
-CLIENT_COUNTS = (1, 8, 64)
+# kubelet 1.36.2, List over gRPC on a unix socket, end to end, fastest ms: (pods, clients)
+GO = {(110, 1): 0.388, (500, 1): 1.248}
+BUDGET_PODS = 500  # of design section 13
 METHODS = ("List", "GetAllocatableResources")
 ROUNDS = 3
 
@@ -122,54 +123,67 @@ def wait_for_the_end() -> None:
 @contextmanager
 def server(kind: str, path: Path, pods: int) -> Iterator[None]:
     """A server of this kind in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.bench_podresources", "serve", kind, os.fspath(path), str(pods)]
+    command = [sys.executable, "-m", "benchmarks.bench_podresources", kind, os.fspath(path), str(pods)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        process.stdout.readline()
-        yield
-        process.kill()
+        try:
+            process.stdout.readline()
+            yield
+        finally:
+            process.kill()
 
 
-def percentile(values: list[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
-
-
-def run(calls: int) -> None:
-    print(
-        f"{'pods':>5} {'call':<24}{'bytes':>7} {'clients':>7}" + "".join(f"{kind:>10} p50     p99" for kind in SERVERS)
-    )
-    for pods in POD_COUNTS:
-        answers = encode_answers(view(pods))
-        with tempfile.TemporaryDirectory() as folder:
+def rows(scale: Scale) -> Iterator[Row]:
+    calls = scale.pick(1500, 30)
+    for pods in scale.pick((110, 500), (5,)):
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as servers:
             paths = {kind: Path(folder) / kind / "kubelet.sock" for kind in SERVERS}
-            for path in paths.values():
+            for kind, path in paths.items():
                 path.parent.mkdir()
-            with (
-                server("prepared", paths["prepared"], pods),
-                server("threads", paths["threads"], pods),
-                server("rebuilt", paths["rebuilt"], pods),
-            ):
-                for method in METHODS:
-                    for clients in CLIENT_COUNTS:
-                        row(pods, method, clients, answers, paths, calls)
+                servers.enter_context(server(kind, path, pods))
+            for clients in scale.pick((1, 8, 64), (1, 2)):
+                yield from listed(pods, clients, paths, calls)
+            yield from allocatable(pods, paths, calls)
 
 
-def row(pods: int, method: str, clients: int, answers: Answers, paths: dict[str, Path], calls: int) -> None:
+def called(method: str, clients: int, paths: Mapping[str, Path], calls: int) -> dict[str, Figure]:
     millis: dict[str, list[float]] = {kind: [] for kind in paths}
     for _ in range(ROUNDS):
         for kind, path in paths.items():
-            millis[kind] += measure(path, f"/v1.PodResourcesLister/{method}", clients, calls // ROUNDS)
-    size = len(answers.list if method == "List" else answers.allocatable)
-    figures = "".join(f"{percentile(found, 0.5):>14.2f}{percentile(found, 0.99):>8.2f}" for found in millis.values())
-    print(f"{pods:>5} {method:<24}{size:>7} {clients:>7}{figures}", flush=True)
+            millis[kind] += measure(
+                path, f"/v1.PodResourcesLister/{method}", clients, max(calls // ROUNDS, 2 * clients)
+            )
+    return {kind: Figure.of(found) for kind, found in millis.items()}
 
 
-def main(arguments: list[str]) -> None:
-    if arguments[:1] == ["serve"]:
-        SERVERS[arguments[1]](Path(arguments[2]), view(int(arguments[3])))
-    else:
-        run(int(arguments[0]) if arguments else 3000)
+def listed(pods: int, clients: int, paths: Mapping[str, Path], calls: int) -> Iterator[Row]:
+    figures, go = called("List", clients, paths, calls), GO.get((pods, clients))
+    targets: tuple[Target | None, ...] = (None,)
+    if go is not None and pods == BUDGET_PODS:
+        targets = Target("p50 not above Go's min", "p50", go), Target("p99 not above Go's min", "p99", go)
+    plural = "" if clients == 1 else "s"
+    for target in targets:
+        yield Row(
+            f"List, {pods} pods, {clients} client{plural}{f', {target.statistic}' if target else ''}",
+            figures["prepared"],
+            reference=Reference("rebuilt per call", figures["rebuilt"]),
+            recorded=Recorded(go, KUBELET) if go is not None else None,
+            target=target,
+            compared="p50",
+        )
+    yield Row(f"  the same bytes from gRPC's thread pool server, {clients} client{plural}", figures["threads"])
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def allocatable(pods: int, paths: Mapping[str, Path], calls: int) -> Iterator[Row]:
+    figures = called(METHODS[1], 1, paths, calls)
+    yield Row(
+        f"GetAllocatableResources, {pods} pods, 1 client",
+        figures["prepared"],
+        reference=Reference("rebuilt per call", figures["rebuilt"]),
+        recorded=Recorded(0.050, KUBELET),
+        compared="p50",
+    )
+
+
+if __name__ == "__main__":  # one of the servers, started by `server`
+    SERVERS[sys.argv[1]](Path(sys.argv[2]), view(int(sys.argv[3])))

@@ -22,7 +22,7 @@ MAX_POD_BYTES = 16 << 20  # an API server's own bound of an object is 3 MiB
 MAX_LIST_BYTES = 64 << 20
 # grpc-go takes a client that pings more often than every five minutes for an attacker (keepalive.EnforcementPolicy.MinTime)
 KEEPALIVE_SECONDS = 330
-KEEPALIVE_TIMEOUT_SECONDS = 20
+PING_TIMEOUT_SECONDS = 20
 _GATE = "the kubelet serves it from 1.36 on, with featureGates: {PodsAPI: true} (KEP-4188)"
 _HINTS = {
     grpc.StatusCode.UNIMPLEMENTED: f"this server has no v1alpha1.Pods: {_GATE}",
@@ -62,7 +62,11 @@ def pods_channel(path: Path, max_bytes: int = MAX_POD_BYTES) -> grpc.Channel:
         options=[
             ("grpc.max_receive_message_length", max_bytes),
             ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
-            ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_SECONDS * 1000),
+            (
+                "grpc.http2.ping_timeout_ms",
+                PING_TIMEOUT_SECONDS * 1000,
+            ),  # else a minute, whatever the keepalive's time-out
+            ("grpc.http2.max_pings_without_data", 0),  # no bound: a quiet stream is what they are for
             ("grpc.use_local_subchannel_pool", 1),  # else it shares the waits of an earlier one that failed
         ],
     )

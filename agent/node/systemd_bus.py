@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -179,7 +180,7 @@ class SystemdBus:
         self._bounded(peer, deadline).sendall(message.serialise(serial=serial))
         read = 0
         while read < MAX_ANSWER:
-            while (found := parser.get_next_message()) is not None:
+            while (found := _next(parser)) is not None:
                 if found.header.fields.get(HeaderFields.reply_serial) == serial:
                     return found
             data = self._received(peer, deadline)
@@ -199,6 +200,14 @@ class SystemdBus:
             raise TimeoutError
         peer.settimeout(left)
         return peer
+
+
+def _next(parser: Parser) -> Message | None:
+    """The next whole message, if there is one. Raises ConnectionError for bytes that are none."""
+    try:
+        return parser.get_next_message()
+    except (LookupError, ValueError, TypeError, struct.error) as error:  # what the library makes of them
+        raise ConnectionError(f"the answer is no D-Bus: {error!r}") from error
 
 
 def _label(unit: str) -> str:

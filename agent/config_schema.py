@@ -355,7 +355,9 @@ class QueuesLeaseSection(Section):
     @model_validator(mode="after")
     def _order(self) -> QueuesLeaseSection:
         if not self.retrySeconds < self.renewDeadlineSeconds < self.durationSeconds:
-            raise ValueError("retrySeconds < renewDeadlineSeconds < durationSeconds must hold, or two replicas could answer")
+            raise ValueError(
+                "retrySeconds < renewDeadlineSeconds < durationSeconds must hold, or two replicas could answer"
+            )
         return self
 
 
@@ -366,7 +368,7 @@ class QueuesSection(Section):
     else as a pod's environment does; apiserverPods: also its pods, for nodes without an agent.
     total: what there is to divide, such as cpu=64,memory=512Gi; "": what the nodes have. stateDirectory: ""; nothing is kept.
     socket: takes reports and questions of local programs; "": none. failOpen: what cannot be judged is admitted.
-    ledger: reserve admitted growth until a report shows it.
+    ledger: reserve admitted growth until a report shows it. lease: of several replicas one answers; None: there is one.
     """
 
     enabled: bool = False
@@ -397,6 +399,8 @@ class QueuesSection(Section):
     patienceSeconds: Annotated[float, Field(ge=0, le=3600)] = 60.0
     webhook: QueuesWebhookSection = QueuesWebhookSection()
     api: QueuesAPISection = QueuesAPISection()
+    grpc: QueuesGRPCSection = QueuesGRPCSection()
+    lease: QueuesLeaseSection | None = None
 
     @model_validator(mode="after")
     def _files(self) -> QueuesSection:
@@ -407,6 +411,12 @@ class QueuesSection(Section):
             raise ValueError("webhook: an API server calls webhooks over https only: give certificate and key")
         if self.ledger and not self.stateDirectory:
             raise ValueError("ledger: reservations must survive a restart: give stateDirectory")
+        if self.lease is not None and not self.ledger:
+            raise ValueError(
+                "lease: without ledger all replicas give the same answers: leave lease away, or set ledger"
+            )
+        if self.lease is not None and self.enabled:
+            raise ValueError("lease: an agent accounts for its own node alone: leave lease away, or enabled")
         return self
 
 
@@ -460,5 +470,4 @@ class Config(Section):
 # keys of design section 4 that a later release brings: refused by name, so that nobody believes they work
 LATER: dict[str, str] = {
     "enforcement.eviction": "eviction of unplaced pods",
-    "queues.lease": "a Lease between several accountants",
 }

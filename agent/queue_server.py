@@ -15,14 +15,16 @@ from types import TracebackType
 from typing import Self
 
 from agent.config import ConfigError
-from agent.config_schema import QueuesAPISection, QueuesSection, QueuesWebhookSection
+from agent.config_schema import QueuesAPISection, QueuesGRPCSection, QueuesSection, QueuesWebhookSection
 from agent.errors import AgentError
 from agent.formats.queue_objects import QueueObjects, decode_objects
 from agent.kube.cluster_objects import ClusterObjects, joined
+from agent.kube.lease import LeaseCandidate
 from agent.kube.object_files import ObjectFiles
 from agent.log import say
 from agent.model.quantity import QuantityError
 from agent.model.queue import ResourceQuantities
+from agent.queue_replica import Replica
 from agent.queues.accountant import AccountantOptions
 from agent.queues.ledger import LedgerOptions
 from agent.queues.node_report import NodeReport
@@ -32,12 +34,15 @@ from agent.queues.resize_admission import ResizeOptions
 from agent.serve.accountant import AccountantService, Clock
 from agent.serve.accountant_store import AccountantStore
 from agent.serve.exposition import metrics_route
+from agent.serve.grpc_tls import GRPCCertificates
 from agent.serve.health import Check, HealthBoard, health_routes
 from agent.serve.http import HTTPServer, Limits, Posting, Route
 from agent.serve.loop import ServingLoop
 from agent.serve.queue_api import QueueAPI
 from agent.serve.queue_metrics import QueueCollector
+from agent.serve.queue_questions import QueueQuestions
 from agent.serve.queue_series import QUEUE_SERIES
+from agent.serve.queue_service import QueueService
 from agent.serve.series import Tally
 from agent.serve.sockets import SocketAccess
 from agent.serve.tls import ServerTLS
@@ -54,7 +59,8 @@ _OPEN = ("/metrics", "/livez", "/readyz", "/healthz")  # for scrapers and probes
 class QueueServer:
     """Use as a context manager: serves in between. Raises AgentError where something cannot be had.
 
-    cluster: objects of an API server, besides those of files. ticked: told every few seconds how many pods are kept.
+    cluster: objects of an API server, besides those of files. lease: where several replicas share the work of one.
+    ticked: told every few seconds how many pods are kept.
     """
 
     def __init__(
@@ -64,16 +70,19 @@ class QueueServer:
         clock: Clock = time.time,
         *,
         cluster: ClusterObjects | None = None,
+        lease: LeaseCandidate | None = None,
         ticked: Callable[[int], None] | None = None,
     ) -> None:
         self.board = HealthBoard()
         self.tally = Tally(QUEUE_SERIES)
         self.webhook: HTTPServer | None = None
         self.api: HTTPServer | None = None
+        self.grpc: QueueService | None = None
         self._section = section
         self._loop = loop
         self._clock = clock
         self._cluster = cluster
+        self._lease = lease
         self._from_files = QueueObjects()
         self._files = ObjectFiles([Path(each) for each in section.objects])
         self._ticked = ticked
@@ -109,24 +118,32 @@ class QueueServer:
         self._look()
         self.board.watch("nodes", self._nodes)
         self.board.watch("store", lambda: Check(not self.service.store_problem, self.service.store_problem))
-        api = QueueAPI(self.service, self.tally)
+        replica = Replica(self.service, self._lease)
+        replica.start()
+        self._stack.callback(replica.stop)  # once nothing listens any more
+        if self._lease is not None:
+            self.board.watch("lease", replica.check)
+        questions = QueueQuestions(self.service, replica.standby)
+        api = QueueAPI(questions, self.service, self.tally)
         health = health_routes(self.board)
-        self._serve_webhook(section.webhook, health)
-        routes = {**api.routes(), **health, "/metrics": metrics_route(QueueCollector(self.service, self.tally))}
+        self._serve_webhook(section.webhook, health, replica)
+        metrics = metrics_route(QueueCollector(self.service, self.tally, replica.standby))
+        routes = {**api.routes(), **health, "/metrics": metrics}
         self._serve_api(section.api, routes, api)
         if section.socket:
             access = SocketAccess(Path(section.socket), int(section.socketMode, 8), section.socketGroup or None)
             posts = {**api.questions(), **api.intake()}
             self._listen(HTTPServer(self._loop, "", 0, routes, _API_LIMITS, posts=posts, socket=access))
+        self._serve_grpc(section.grpc, questions)
         thread = threading.Thread(target=self._watch, name="queues", daemon=True)
         thread.start()
         self._stack.callback(thread.join)
         self._stack.callback(self._stopping.set)
 
-    def _serve_webhook(self, section: QueuesWebhookSection, health: Mapping[str, Route]) -> None:
+    def _serve_webhook(self, section: QueuesWebhookSection, health: Mapping[str, Route], replica: Replica) -> None:
         if not section.port:
             return
-        hook = ResizeWebhook(self.service, self.tally, fail_open=self._section.failOpen)
+        hook = ResizeWebhook(self.service, self.tally, fail_open=self._section.failOpen, standby=replica.standby)
         tls = ServerTLS(Path(section.certificate), Path(section.key), _path(section.clientCA))
         self.board.watch("webhook-certificate", lambda: Check(True, tls.problem))
         posts: dict[str, Posting] = {WEBHOOK_PATH: hook.posting()}
@@ -152,7 +169,19 @@ class QueueServer:
         )
         self._listen(self.api)
 
-    def _listen(self, server: HTTPServer) -> None:
+    def _serve_grpc(self, section: QueuesGRPCSection, questions: QueueQuestions) -> None:
+        if not section.socket and not section.port:
+            return
+        access = tls = None
+        if section.socket:
+            access = SocketAccess(Path(section.socket), int(section.socketMode, 8), section.socketGroup or None)
+        if section.certificate:
+            tls = files = GRPCCertificates(Path(section.certificate), Path(section.key), _path(section.clientCA))
+            self.board.watch("grpc-certificate", lambda: Check(True, files.problem))
+        self.grpc = QueueService(self._loop, questions, access, section.address, section.port, tls)
+        self._listen(self.grpc)
+
+    def _listen(self, server: HTTPServer | QueueService) -> None:
         server.start()
         self._stack.callback(server.stop)
 
@@ -172,6 +201,8 @@ class QueueServer:
                 due = time.monotonic() + TICK_SECONDS
 
     def _tick(self) -> None:
+        if self.grpc is not None:
+            self.grpc.show(ready=self.board.is_ready())
         if self._local:
             self.service.hear(self._local)
         pods = self.service.tick()

@@ -78,6 +78,17 @@ def _apiserver_access(section: APIServerSourceSection, environment: Mapping[str,
     return access(section, f"https://{f'[{host}]' if ':' in host else host}:{port}", SERVICE_ACCOUNT)
 
 
+def own_namespace(account: Path = SERVICE_ACCOUNT) -> str:
+    """The namespace of the pod that this process is in. Raises ConfigError outside of one."""
+    try:
+        return (account / "namespace").read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(
+            f"{account}/namespace: {error.strerror}: which namespace the Lease is in is not known",
+            hint="set queues.lease.namespace, or run pinfold as a pod",
+        ) from error
+
+
 def probe_sources(
     config: Config, environment: Mapping[str, str] = os.environ
 ) -> Iterator[tuple[str, AgentError | None]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
 from pathlib import Path
+from uuid import uuid4
 
 import click
 
@@ -15,11 +17,13 @@ from agent.commands.options import config_options, parse_flags
 from agent.config import load
 from agent.config_schema import Config
 from agent.kube.cluster_objects import ClusterObjects
+from agent.kube.lease import LeaseCandidate, LeaseName
 from agent.log import say, set_up
 from agent.node.service_manager import from_environment
 from agent.queue_server import QueueServer
+from agent.queues.election import ElectionOptions
 from agent.serve.loop import ServingLoop
-from agent.source_config import apiserver_access
+from agent.source_config import apiserver_access, own_namespace
 
 _log = logging.getLogger("pinfold")
 
@@ -56,7 +60,11 @@ def serve(config: Config) -> None:
     stopped, service = threading.Event(), from_environment()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     signal.signal(signal.SIGINT, lambda *_: stopped.set())
-    with ServingLoop() as loop, QueueServer(section, loop, cluster=cluster, ticked=LongLived().look) as server:
+    ticked = LongLived().look
+    with (
+        ServingLoop() as loop,
+        QueueServer(section, loop, cluster=cluster, lease=lease(config), ticked=ticked) as server,
+    ):
         say(
             _log,
             logging.INFO,
@@ -64,9 +72,21 @@ def serve(config: Config) -> None:
             webhook=None if server.webhook is None else f"{server.webhook.address}:{server.webhook.port}",
             api=None if server.api is None else f"{server.api.address}:{server.api.port}",
             socket=section.socket,
+            grpc=None if server.grpc is None else f"{server.grpc.address}:{server.grpc.port}",
             ledger=section.ledger,
         )
         service.ready("queue accounting")
         stopped.wait()
         service.stopping()
     say(_log, logging.INFO, "queue accounting stopped")
+
+
+def lease(config: Config) -> LeaseCandidate | None:
+    """The Lease of `queues.lease`, for which this process stands under a name of its own. Raises ConfigError."""
+    section = config.queues.lease
+    if section is None:
+        return None
+    name = LeaseName(section.namespace or own_namespace(), section.name)
+    identity = f"{os.uname().nodename}_{uuid4()}"  # a restarted container is another process: it waits like everybody
+    options = ElectionOptions(identity, section.durationSeconds, section.renewDeadlineSeconds, section.retrySeconds)
+    return LeaseCandidate(apiserver_access(config), name, options)

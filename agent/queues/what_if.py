@@ -1,4 +1,7 @@
-"""Questions to an accountant as JSON: may this pod be resized, who would be reclaimed for this job."""
+"""Questions to an accountant as decoded JSON: may this pod be resized, who would be reclaimed for this job.
+
+Over gRPC they come as messages whose JSON form is the same.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,23 @@ class ReclaimQuestion:
     options: QueueOptions
 
 
-def decode_resize_question(body: bytes, find: FindPod) -> tuple[Pod, Pod]:
+def parse_question(body: bytes) -> object:
+    """The document that the JSON text of a question is. Raises QuestionError."""
+    if len(body) > MAX_BYTES:
+        raise QuestionError(f"{len(body)} bytes, at most {MAX_BYTES} are read")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise QuestionError(f"not JSON: {str(error)[:200]}") from error
+
+
+def decode_resize_question(document: object, find: FindPod) -> tuple[Pod, Pod]:
     """{"oldPod": Pod, "newPod": Pod}, or {"pod": "namespace/name", "set": {"CONTAINER.cpu": "4"}} of a known pod.
 
     Raises QuestionError.
     """
     try:
-        root = _root(body)
+        root = KubeField(document)
         if root.get("oldPod").present:
             return _pod(root.get("oldPod")), _pod(root.get("newPod"))
         named = root.get("pod")
@@ -89,14 +102,14 @@ def _with_request(pod: Pod, container: str, resource: str, amount: Quantity) -> 
     return replace(pod, containers=containers)
 
 
-def decode_reclaim_question(body: bytes, options: QueueOptions) -> ReclaimQuestion:
+def decode_reclaim_question(document: object, options: QueueOptions) -> ReclaimQuestion:
     """{"job": "namespace/podgroup"} or {"queue", "preemptible", "resources": {"cpu": millicores, ...}}.
 
     With "queuePriorityInQuotaReclaim" or "forbidTakeBack" (booleans) instead of what the accountant is set to.
     Raises QuestionError.
     """
     try:
-        root = _root(body)
+        root = KubeField(document)
         options = _with_flags(root, options)
         if name := root.get("job").text(_MAX_NAME):
             return ReclaimQuestion(name, None, options)
@@ -111,10 +124,10 @@ def decode_reclaim_question(body: bytes, options: QueueOptions) -> ReclaimQuesti
         raise QuestionError(str(error), hint=error.hint) from error
 
 
-def decode_simulation_question(body: bytes, options: QueueOptions) -> tuple[int, QueueOptions]:
+def decode_simulation_question(document: object, options: QueueOptions) -> tuple[int, QueueOptions]:
     """{"rounds": 100}, with the same flags as a reclaim question. Raises QuestionError."""
     try:
-        root = _root(body)
+        root = KubeField(document)
         rounds = root.get("rounds").integer()
         if rounds is not None and not 1 <= rounds <= MAX_ROUNDS:
             raise root.get("rounds").error(f"must be 1 to {MAX_ROUNDS}")
@@ -130,15 +143,6 @@ def _with_flags(root: KubeField, options: QueueOptions) -> QueueOptions:
         queue_priority_in_quota_reclaim=options.queue_priority_in_quota_reclaim if flag is None else flag,
         forbid_take_back=options.forbid_take_back if forbid is None else forbid,
     )
-
-
-def _root(body: bytes) -> KubeField:
-    if len(body) > MAX_BYTES:
-        raise QuestionError(f"{len(body)} bytes, at most {MAX_BYTES} are read")
-    try:
-        return KubeField(json.loads(body))
-    except (ValueError, RecursionError) as error:
-        raise QuestionError(f"not JSON: {str(error)[:200]}") from error
 
 
 def _pod(field: KubeField) -> Pod:

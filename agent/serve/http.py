@@ -142,7 +142,7 @@ class HTTPServer:
             self._loop.run(self._listen_at(os.fspath(path)))
             self._file.expose()
             return
-        if self._tls is None and not _is_loopback(self.address):
+        if self._tls is None and not is_loopback(self.address):
             hint = "set http.address to 127.0.0.1 or ::1 and put a TLS proxy before it where others need it"
             raise HTTPAddressError(f"{self.address}: not a loopback address, and TLS is not configured", hint=hint)
         try:
@@ -381,10 +381,11 @@ def _field(line: str) -> tuple[str, str]:
 
 def _names_this_machine(host: str) -> bool:
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-    return name.lower() == "localhost" or _is_loopback(name.strip("[]"))
+    return name.lower() == "localhost" or is_loopback(name.strip("[]"))
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Whether an address is this machine's own; names are none."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

@@ -5,7 +5,7 @@ Names and labels of KAI's: queue controller of KAI-Scheduler 0.18; CPU in cores,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -21,17 +21,24 @@ _KAI_LABELS = ["queue_name", "queue_metadata_name", "queue_display_name"]
 
 
 class QueueCollector(Collector):
-    """Computed from one view of the accountant at every scrape."""
+    """Computed from one view of the accountant at every scrape.
 
-    def __init__(self, service: AccountantService, tally: Tally) -> None:
+    standby: why another replica answers, "" where this one does. One that does not knows less: its amounts would only mislead.
+    """
+
+    def __init__(self, service: AccountantService, tally: Tally, standby: Callable[[], str] = lambda: "") -> None:
         self._service = service
         self._tally = tally
+        self._standby = standby
 
     def collect(self) -> Iterator[Metric]:
-        view = self._service.view()
-        yield from _kai(view)
-        yield from _amounts(view)
-        yield from _state(view)
+        answers = not self._standby()
+        yield _one("pinfold_queue_answers", "1 where this replica answers, 0 where another one does, or none.", answers)
+        if answers:
+            view = self._service.view()
+            yield from _kai(view)
+            yield from _amounts(view)
+            yield from _state(view)
         yield from tallied(self._tally)
 
 

@@ -14,6 +14,7 @@ REPORTS = "pinfold_queue_reports_total"
 UNREADABLE = "UNREADABLE"
 NOT_A_RESIZE = "NOT_A_RESIZE"
 UNREADY = "UNREADY"
+STANDBY = "STANDBY"  # another replica holds the lease
 LEDGER_WRITE = "LEDGER_WRITE"
 REFUSED = "refused"  # of reports: not readable, or not from the node it names
 
@@ -25,7 +26,7 @@ QUEUE_SERIES = (
         "Resizes that were reviewed, by answer and reason.",
         {
             "answer": ("admitted", "rejected"),
-            "reason": (*(each.name for each in ResizeReason), UNREADABLE, NOT_A_RESIZE, UNREADY, LEDGER_WRITE),
+            "reason": (*(each.name for each in ResizeReason), UNREADABLE, NOT_A_RESIZE, UNREADY, STANDBY, LEDGER_WRITE),
         },
     ),
     Series(REVIEW_SECONDS, "Time of a review from its last byte to its answer.", buckets=_SECONDS),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from agent.formats.admission_review import (
     MAX_BYTES,
@@ -18,10 +19,19 @@ from agent.formats.admission_review import (
     encode_answer,
     reviewed_pods,
 )
+from agent.queues.resize_admission import ResizeReason
 from agent.serve.accountant import AccountantService, ResizeVerdict
 from agent.serve.accountant_store import StoreError
 from agent.serve.http import Limits, Posting, Request, Response
-from agent.serve.queue_series import LEDGER_WRITE, NOT_A_RESIZE, REVIEW_SECONDS, REVIEWS, UNREADABLE, UNREADY
+from agent.serve.queue_series import (
+    LEDGER_WRITE,
+    NOT_A_RESIZE,
+    REVIEW_SECONDS,
+    REVIEWS,
+    STANDBY,
+    UNREADABLE,
+    UNREADY,
+)
 from agent.serve.series import Tally
 
 log = logging.getLogger(__name__)
@@ -29,18 +39,32 @@ log = logging.getLogger(__name__)
 PATH = "/validate-resize"
 JSON = "application/json"
 
+# what depends on charges and reservations, of which only the replica that answers knows enough
+JUDGED = frozenset({ResizeReason.FITS, ResizeReason.REJECTED, ResizeReason.LEDGER_FULL})
+
 # An API server keeps a connection of its own for every review under way, and idle ones for 90 seconds (Go's transport): it
 # should be the one that closes them.
 WEBHOOK_LIMITS = Limits(connections=1024, idle_seconds=120.0, body_seconds=5.0, large_bodies=16)
 
 
 class ResizeWebhook:
-    """fail_open: what cannot be judged yet, or read, is admitted with a warning, as KAI does; False rejects growth then."""
+    """fail_open: what cannot be judged yet, or read, is admitted with a warning, as KAI does; False rejects growth then.
 
-    def __init__(self, service: AccountantService, tally: Tally, *, fail_open: bool = True) -> None:
+    standby: why another replica is to be asked, "" where this one is. One that is not to be asked judges no growth.
+    """
+
+    def __init__(
+        self,
+        service: AccountantService,
+        tally: Tally,
+        *,
+        fail_open: bool = True,
+        standby: Callable[[], str] = lambda: "",
+    ) -> None:
         self._service = service
         self._tally = tally
         self._fail_open = fail_open
+        self._standby = standby
 
     def posting(self) -> Posting:
         """For an HTTPServer, under PATH."""
@@ -68,8 +92,9 @@ class ResizeWebhook:
             old, new = reviewed_pods(review)
         except ReviewedPodError as error:
             return self._unjudged(f"{review.namespace}/{review.name}", str(error), 400, "BadRequest"), UNREADABLE
+        why = self._standby()
         try:
-            verdict = self._service.resize(old, new, reserve=not review.dry_run)
+            verdict = self._service.resize(old, new, reserve=not review.dry_run and not why)
         except StoreError as error:
             # Without its reservation this growth could be given away a second time: open or not, it must wait.
             log.error("resize not admitted: %s", error)
@@ -77,6 +102,9 @@ class ResizeWebhook:
                 f"resize rejected: pod {old.namespaced_name}: the reservation ledger cannot be written; try again later"
             )
             return AdmissionAnswer(False, text, 500, "InternalError"), LEDGER_WRITE
+        why = why or self._standby()  # asked again: the disk may have taken its time
+        if why and verdict.answer.reason in JUDGED:
+            return self._unjudged(old.namespaced_name, why, 503, "ServiceUnavailable"), STANDBY
         if verdict.answer.allowed and verdict.unready is not None:
             return self._unjudged(old.namespaced_name, verdict.unready.value, 503, "ServiceUnavailable"), UNREADY
         return _answer(verdict), verdict.answer.reason.name

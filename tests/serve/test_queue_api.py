@@ -24,6 +24,7 @@ from agent.serve.loop import ServingLoop
 from agent.serve.queue_api import QueueAPI
 from agent.serve.queue_client import QueueClient, QueueQuestionError, QueueServerError, ServerAddress
 from agent.serve.queue_metrics import QueueCollector
+from agent.serve.queue_questions import QueueQuestions
 from agent.serve.queue_series import QUEUE_SERIES
 from agent.serve.series import Tally
 from agent.serve.sockets import SocketAccess
@@ -37,7 +38,7 @@ class Site:
 
     def __init__(self, loop: ServingLoop, path: Path, found: AccountantService) -> None:
         self.service, self.tally, self.path = found, Tally(QUEUE_SERIES), path
-        self.api = QueueAPI(found, self.tally)
+        self.api = QueueAPI(QueueQuestions(found), found, self.tally)
         posts = {**self.api.questions(), **self.api.intake()}
         self.server = HTTPServer(loop, "", 0, self.api.routes(), posts=posts, socket=SocketAccess(path))
         self.server.start()
@@ -255,7 +256,7 @@ def test_beyond_a_socket_reports_need_a_certificate_of_their_node(loop: ServingL
     collector = make_pair(ca, tmp_path, "collector", "reports")
     stranger = make_pair(make_ca(tmp_path, "other"), tmp_path, "stranger", "system:node:n1")
     found = service()
-    api = QueueAPI(found, Tally(QUEUE_SERIES))
+    api = QueueAPI(QueueQuestions(found), found, Tally(QUEUE_SERIES))
     tls = ServerTLS(server_pair.certificate, server_pair.key, ca.certificate)
     posts = {**api.questions(), **api.intake()}
     server = HTTPServer(loop, "127.0.0.1", 0, api.routes(), posts=posts, tls=tls, open_paths=("/metrics",))

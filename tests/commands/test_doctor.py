@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from agent.commands.doctor import command
 from tests.agents import TWO_SOCKETS
+from tests.kube.pods_service import Kubelet, serving
 from tests.kube.servers import pod_list, served
 
 
@@ -53,3 +54,16 @@ def test_json(tmp_path: Path) -> None:
     answer = json.loads(result.output)
     assert answer["ok"] is True
     assert {"check": "source", "level": "ok", "text": "apiserver answers", "hint": ""} in answer["findings"]
+
+
+def test_the_pods_socket_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "pods.sock"
+    flags = config(tmp_path, sources={"pods": {"socket": str(path)}})
+    result = CliRunner().invoke(command, flags, standalone_mode=False)
+    assert f"pods: {path}: no such socket" in result.output
+    assert "featureGates: {PodsAPI: true}" in result.output
+    assert result.return_value == 1
+    with serving(path, Kubelet()):
+        result = CliRunner().invoke(command, flags, standalone_mode=False)
+    assert "pods answers" in result.output
+    assert result.return_value == 0

@@ -262,9 +262,9 @@ def test_a_list_that_does_not_end_is_given_up(tmp_path: Path) -> None:
 def test_while_the_stream_stands_a_quiet_kubelet_is_there(tmp_path: Path) -> None:
     with followed(tmp_path, kubelet_of(A)) as feed:
         until_names(feed, "a")
-        before = feed.view().heard
-        wait_until(lambda: feed.view().heard > before)
-        assert feed.view().wanted is feed.view().wanted
+        before = feed.view()
+        wait_until(lambda: feed.view().heard > before.heard)
+        assert feed.view().wanted is before.wanted
 
 
 STANDS_STILL = """

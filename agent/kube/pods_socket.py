@@ -23,7 +23,7 @@ MAX_LIST_BYTES = 64 << 20
 # grpc-go takes a client that pings more often than every five minutes for an attacker (keepalive.EnforcementPolicy.MinTime)
 KEEPALIVE_SECONDS = 330
 PING_TIMEOUT_SECONDS = 20
-_GATE = "the kubelet serves it from 1.36 on, with featureGates: {PodsAPI: true} (KEP-4188)"
+_GATE = "kubelets serve it in 1.36 with featureGates: {PodsAPI: true}, from 1.37 on by default (KEP-4188)"
 _HINTS = {
     grpc.StatusCode.UNIMPLEMENTED: f"this server has no v1alpha1.Pods: {_GATE}",
     grpc.StatusCode.FAILED_PRECONDITION: "the kubelet has just started and does not know its pods yet; it is asked again",

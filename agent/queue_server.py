@@ -36,7 +36,7 @@ from agent.serve.accountant_store import AccountantStore
 from agent.serve.exposition import metrics_route
 from agent.serve.grpc_tls import GRPCCertificates
 from agent.serve.health import Check, HealthBoard, health_routes
-from agent.serve.http import HTTPServer, Limits, Posting, Route
+from agent.serve.http import HTTPServer, Limits, Route
 from agent.serve.loop import ServingLoop
 from agent.serve.queue_api import QueueAPI
 from agent.serve.queue_metrics import QueueCollector
@@ -110,6 +110,7 @@ class QueueServer:
         if section.stateDirectory:
             store = self._stack.enter_context(AccountantStore(Path(section.stateDirectory)))
         self.service = AccountantService(accountant_options(section), self._clock, store, total_of(section))
+        self._stack.callback(self.service.close)
         self.board.set("objects", Check(False, "not read yet"))
         if self._cluster is not None:
             self._cluster.start()
@@ -146,7 +147,7 @@ class QueueServer:
         hook = ResizeWebhook(self.service, self.tally, fail_open=self._section.failOpen, standby=replica.standby)
         tls = ServerTLS(Path(section.certificate), Path(section.key), _path(section.clientCA))
         self.board.watch("webhook-certificate", lambda: Check(True, tls.problem))
-        posts: dict[str, Posting] = {WEBHOOK_PATH: hook.posting()}
+        posts = {WEBHOOK_PATH: hook.posting()}
         self.webhook = HTTPServer(
             self._loop, section.address, section.port, health, WEBHOOK_LIMITS, posts=posts, tls=tls, open_paths=_OPEN
         )
@@ -238,13 +239,22 @@ class QueueServer:
             objects = joined([objects, of_cluster])
         if not changed:
             return
-        self.service.take_objects(objects)
+        self._take(objects)
         problems = "; ".join(str(problem) for problem in objects.problems[:5])
         self.board.set("objects", Check(True, problems))
         level = logging.INFO if self._cluster is None else logging.DEBUG
         say(_log, level, "queue objects read", queues=len(objects.queues), pod_groups=len(objects.pod_groups))
         for problem in objects.problems:
             say(_log, logging.WARNING, "queue object refused", problem=problem)
+
+    def _take(self, objects: QueueObjects) -> None:
+        pods = None if self._cluster is None else self._cluster.pods()
+        try:
+            self.service.take_objects(objects, pods)
+        except BaseException:
+            if self._cluster is not None and pods is not None:
+                self._cluster.put_back(pods)
+            raise
 
     def _reachable(self, cluster: ClusterObjects | None) -> Check:
         """A server that cannot be reached now is noteworthy: what was known stays."""

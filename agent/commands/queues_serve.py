@@ -55,7 +55,7 @@ def serve(config: Config) -> None:
     section = config.queues
     cluster = None
     if section.apiserver:
-        cluster = ClusterObjects(apiserver_access(config), () if section.apiserverPods else ("Pod",))
+        cluster = ClusterObjects(apiserver_access(config), pods=section.apiserverPods)
     sys.setswitchinterval(SWITCH_SECONDS)
     stopped, service = threading.Event(), from_environment()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())

@@ -98,6 +98,7 @@ def encode_pod(pod: PodOccupancy) -> dict[str, Any]:
         "podGroup": pod.pod_group,
         **({} if pod.preemptible is None else {"preemptible": pod.preemptible}),
         **_terms(pod.terms),
+        **_gpus(pod),
         "resize": _resize(pod.resize),
         "held": _held(pod.held),
         **{name: text for name, text in (("unplaced", pod.unplaced), ("degraded", pod.degraded)) if text},
@@ -121,6 +122,16 @@ def _terms(terms: Terms) -> dict[str, Any]:
         "actual": _resources(terms.actual),
         "effective": _resources(terms.effective),
     }
+
+
+def _gpus(pod: PodOccupancy) -> dict[str, Any]:
+    """Devices as KAI counts them, for pods that have any."""
+    found: dict[str, Any] = {}
+    if pod.gpu_hundredths or pod.requested_gpu_hundredths or pod.gpu_memory is not None:
+        found = {"gpus": pod.gpu_hundredths / 100, "requestedGpus": pod.requested_gpu_hundredths / 100}
+    if pod.gpu_memory is not None:
+        found["gpuMemory"] = pod.gpu_memory._asdict()
+    return found
 
 
 def _resize(resize: ResizeReport) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.errors import AgentError
@@ -17,6 +17,7 @@ from agent.formats.queue_objects import POD_GROUP_API, PRIORITY_CLASS_API, QUEUE
 from agent.kube.http_access import Access, AccessError, Server, StatusError
 from agent.kube.node_pods import decode_json, uid_of
 from agent.kube.worker import Worker
+from agent.queues.observed_pods import PodChanges
 
 log = logging.getLogger("pinfold")
 
@@ -38,12 +39,13 @@ class Kind:
     path: str
 
 
+POD = Kind("Pod", "v1", "/api/v1/pods")
 KINDS = (
     Kind("Queue", QUEUE_API, f"/apis/{QUEUE_API}/queues"),
     Kind("PodGroup", POD_GROUP_API, f"/apis/{POD_GROUP_API}/podgroups"),
     Kind("PriorityClass", PRIORITY_CLASS_API, f"/apis/{PRIORITY_CLASS_API}/priorityclasses"),
     Kind("Node", "v1", "/api/v1/nodes"),
-    Kind("Pod", "v1", "/api/v1/pods"),
+    POD,
 )
 
 
@@ -57,15 +59,38 @@ class KindWatch:
         self._where = f"{access.url.rstrip('/')}{kind.path}"
         self._lock = threading.Lock()
         self._objects: dict[str, QueueObjects] = {}
+        self._told: set[str] = set()  # UIDs that are new, different or gone since `drain`
+        self._broken: set[str] = set()  # UIDs of objects with problems
         self._changes = 0
         self._listed = False
         self._version = ""  # of the last thing heard; "": a list is needed
         self.worker = Worker(f"watch {kind.name}", self._run, self._server.abort)
 
-    def now(self) -> tuple[bool, int, Sequence[QueueObjects]]:
-        """Whether everything was listed once, how many changes there were, and the objects."""
+    def now(self) -> tuple[bool, int]:
+        """Whether everything was listed once, and how many changes there were."""
         with self._lock:
-            return self._listed, self._changes, tuple(self._objects.values())
+            return self._listed, self._changes
+
+    def objects(self) -> Sequence[QueueObjects]:
+        """All of them."""
+        with self._lock:
+            return tuple(self._objects.values())
+
+    def drain(self) -> dict[str, QueueObjects | None]:
+        """What is new, different or gone (None) since the last time, by UID."""
+        with self._lock:
+            told, self._told = self._told, set()
+            return {uid: self._objects.get(uid) for uid in told}
+
+    def put_back(self, uids: Iterable[str]) -> None:
+        """What `drain` gave is to be told again."""
+        with self._lock:
+            self._told.update(uids)
+
+    def broken(self) -> Sequence[QueueObjects]:
+        """The objects that have problems."""
+        with self._lock:
+            return [self._objects[uid] for uid in self._broken]
 
     def _run(self) -> None:
         wait = 0.0
@@ -99,11 +124,15 @@ class KindWatch:
                 break
         if more or not version:
             raise AccessError(f"{self._where}: not a whole list")
-        found: dict[str, QueueObjects] = {}
-        for item in items:
-            self._put(found, item)
         with self._lock:
-            self._objects, self._listed = found, True
+            before = dict(self._objects)
+        found = dict(self._decoded(item, before) for item in items)
+        with self._lock:
+            for uid in self._objects.keys() - found.keys():
+                self._put(uid, None)
+            for uid, decoded in found.items():
+                self._put(uid, decoded)
+            self._listed = True
             self._changes += 1
         self._version, self.problem = version, ""
 
@@ -138,56 +167,93 @@ class KindWatch:
             self._version = ""
             raise AccessError(f"{self._where}: the watch broke: {str(obj)[:200]}", hint="it is listed again")
         if kind in ("ADDED", "MODIFIED", "DELETED"):
+            uid, decoded = self._decoded(obj, self._objects)  # which only this thread changes
             with self._lock:
-                if kind == "DELETED":
-                    self._objects.pop(uid_of(obj), None)
-                else:
-                    self._put(self._objects, obj)
-                self._changes += 1
+                if self._put(uid, None if kind == "DELETED" else decoded):
+                    self._changes += 1
         self._version = version
 
-    def _put(self, objects: dict[str, QueueObjects], item: object) -> None:
+    def _decoded(self, item: object, before: Mapping[str, QueueObjects]) -> tuple[str, QueueObjects]:
+        """An object by its UID. One that cannot be read keeps the form it had."""
         uid = uid_of(item)
         document = (
             {**item, "apiVersion": self.kind.api_version, "kind": self.kind.name} if isinstance(item, dict) else item
         )
-        decoded, before = decode_objects([document]), self._objects.get(uid)
-        objects[uid] = before if decoded.problems and before is not None else decoded
+        decoded = decode_objects([document])
+        return uid, before[uid] if decoded.problems and uid in before else decoded
+
+    def _put(self, uid: str, decoded: QueueObjects | None) -> bool:
+        """Keep an object, None: it is gone. Whether that makes a difference: most events are of what queues do not need."""
+        if decoded == self._objects.get(uid):
+            return False
+        self._told.add(uid)
+        if decoded is None:
+            del self._objects[uid]
+        else:
+            self._objects[uid] = decoded
+        if decoded is not None and decoded.problems:
+            self._broken.add(uid)
+        else:
+            self._broken.discard(uid)
+        return True
 
 
 class ClusterObjects:
-    """All kinds together. without: kinds that are not asked for."""
+    """All kinds together. pods: whether pods are followed too."""
 
-    def __init__(self, access: Access, without: Sequence[str] = ()) -> None:
-        self._watches = [KindWatch(access, kind) for kind in KINDS if kind.name not in without]
+    def __init__(self, access: Access, *, pods: bool = True) -> None:
+        self._watches = [KindWatch(access, kind) for kind in KINDS if kind is not POD]
+        self._pods = KindWatch(access, POD) if pods else None
         self._seen: list[int] = []
+
+    @property
+    def _all(self) -> list[KindWatch]:
+        return self._watches if self._pods is None else [*self._watches, self._pods]
 
     def start(self) -> None:
         """Begin to follow every kind."""
-        for watch in self._watches:
+        for watch in self._all:
             watch.worker.start()
 
     def stop(self) -> None:
         """End all threads."""
-        for watch in self._watches:
+        for watch in self._all:
             watch.worker.stop()
 
     def problems(self) -> Mapping[str, str]:
         """Kinds that cannot be followed now, and why."""
-        return {watch.kind.name: watch.problem for watch in self._watches if watch.problem}
+        return {watch.kind.name: watch.problem for watch in self._all if watch.problem}
 
     def changed(self) -> bool:
-        """Whether `read` would find something else than the last time."""
-        found = [watch.now() for watch in self._watches]
-        return all(listed for listed, _, _ in found) and [changes for _, changes, _ in found] != self._seen
+        """Whether `read` and `pods` would find something else than the last time."""
+        found = [watch.now() for watch in self._all]
+        return all(listed for listed, _ in found) and [changes for _, changes in found] != self._seen
 
     def read(self) -> QueueObjects | None:
-        """Everything as it is now; None while some kind has not been listed."""
-        found = [watch.now() for watch in self._watches]
-        if not all(listed for listed, _, _ in found):
+        """Everything but pods as it is now, and the problems with pods; None while some kind has not been listed."""
+        found = [watch.now() for watch in self._all]
+        if not all(listed for listed, _ in found):
             return None
-        self._seen = [changes for _, changes, _ in found]
-        return joined([each for _, _, objects in found for each in objects])
+        self._seen = [changes for _, changes in found]
+        return joined(
+            [
+                *(objects for watch in self._watches for objects in watch.objects()),
+                *(QueueObjects(problems=objects.problems) for objects in (self._pods.broken() if self._pods else ())),
+            ]
+        )
+
+    def pods(self) -> PodChanges | None:
+        """Pods that are new, different or gone since the last time, of thousands; None where pods are not followed."""
+        if self._pods is None:
+            return None
+        drained = self._pods.drain()
+        return {uid: None if objects is None else next(iter(objects.pods), None) for uid, objects in drained.items()}
+
+    def put_back(self, changes: PodChanges) -> None:
+        """What `pods` gave could not be taken: tell it again the next time, as it is by then."""
+        if self._pods is not None:
+            self._pods.put_back(changes)
+        self._seen = []
 
 
 def joined(parts: Sequence[QueueObjects]) -> QueueObjects:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agent.model.cpuset import CPUSet
 from agent.model.pod import ContainerKind, QOSClass, ResourceList
@@ -51,11 +52,24 @@ class ResizeReport:
     shortfall: tuple[Shortfall, ...] = ()
 
 
+class GPUMemory(NamedTuple):
+    """GPUs asked for by memory: of so many devices, each so many MiB."""
+
+    devices: int
+    mebibytes: int
+
+    def hundredths(self, device_memory_mib: int | None) -> int:
+        """In hundredths of a device, rounded up for each. device_memory_mib: of one GPU of the node; 0 where it is not known."""
+        return self.devices * -(-self.mebibytes * 100 // device_memory_mib) if device_memory_mib else 0
+
+
 @dataclass(frozen=True, slots=True)
 class PodOccupancy:
     """One pod. held: all that is the pod's, its bubble or its containers' sets together.
 
     preemptible: None where the node cannot tell. unplaced, degraded: the messages, "" where the pod is neither.
+    gpu_hundredths, requested_gpu_hundredths: GPUs as KAI counts them, of the effective and the desired terms; gpu_memory: what
+    is asked for by memory, in neither of them.
     """
 
     uid: str
@@ -73,6 +87,9 @@ class PodOccupancy:
     containers: tuple[ContainerOccupancy, ...]
     unplaced: str = ""
     degraded: str = ""
+    gpu_hundredths: int = 0
+    requested_gpu_hundredths: int = 0
+    gpu_memory: GPUMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,12 @@ from agent.model.resources import add
 from agent.model.state import PodRecord, State
 from agent.policy.cgroup_intents import has_slice
 from agent.policy.feature_gates import FeatureGates
+from agent.policy.gpu_request import gpu_request
 from agent.policy.managers import Managers
 from agent.policy.memory_split import Split, cut, pod_splits
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.pod_resources import SizingOptions, pod_requests
+from agent.policy.preemptibility import pod_preemptibility
 from agent.policy.qos import pod_qos
 from agent.policy.resize_terms import as_status, effective_container_requests, effective_requests
 
@@ -96,6 +98,8 @@ def _pod(
     own = cpu.pod_entries.get(pod.uid) or union(entries.values())
     whole = splits.get("") or _sum(splits)
     effective = effective_container_requests(shown)
+    wanted, occupied = pod_requests(resize.desired or pod, _SPEC), effective_requests(record)
+    gpus = gpu_request(pod, occupied)
     held = _container_holdings(machine, state, pod, splits)
     actual = {each.name: each for each in (resize.actual or pod).containers}
     desired = {each.name: each for each in (resize.desired or pod).containers}
@@ -108,13 +112,8 @@ def _pod(
         pod.priority,
         pod.labels.get(origin.queue_label, ""),
         pod.annotations.get(POD_GROUP_ANNOTATION, ""),
-        None,
-        Terms(
-            pod_requests(resize.desired or pod, _SPEC),
-            pod_requests(pod, _SPEC),
-            pod_requests(resize.actual or pod, _SPEC),
-            effective_requests(record),
-        ),
+        pod_preemptibility(pod),
+        Terms(wanted, pod_requests(pod, _SPEC), pod_requests(resize.actual or pod, _SPEC), occupied),
         ResizeReport(resize.state, resize.reason, resize.message or resize.error, resize.shortfall),
         _holdings(machine, own, whole),
         tuple(
@@ -133,6 +132,9 @@ def _pod(
         ),
         record.unplaced.message if record.unplaced is not None else "",
         record.degraded.message if record.degraded is not None else "",
+        gpus.hundredths(None),
+        gpu_request(pod, wanted).hundredths(None),
+        gpus.memory,
     )
 
 

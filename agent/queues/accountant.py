@@ -6,19 +6,23 @@ Reading is `agent.queues.accountant_view`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agent.formats.queue_objects import QueueObjects
-from agent.model.pod import Pod, ResourceList
-from agent.model.queue import ResourceQuantities
-from agent.queues.accounting import UNPLACED, Accounting, Taken
-from agent.queues.charge import ChargeOptions, PodCharge, occupies, pod_charge
-from agent.queues.ledger import Ledger, LedgerOptions, admit, expire, settle
+from agent.model.pod import Pod
+from agent.model.queue import ClusterNode, ResourceQuantities
+from agent.queues.accounting import Accounting, Taken
+from agent.queues.charge import ChargeOptions, PodCharge, occupies
+from agent.queues.ledger import Ledger, LedgerOptions, Reservation, admit, expire, rebuild, settle
 from agent.queues.node_report import NodeReport, ReportedPod, charge_of_reported
+from agent.queues.object_changes import KnownObjects, ObjectChanges, compare
+from agent.queues.observed_pods import GroupKey, ObservedPods, PodChanges
 from agent.queues.options import QueueOptions
+from agent.queues.reported_nodes import ReportedNodes
 from agent.queues.resize_admission import (
+    NOTHING,
     CPUMemory,
     QueueCharge,
     ResizeAnswer,
@@ -28,8 +32,11 @@ from agent.queues.resize_admission import (
 )
 from agent.queues.snapshot import quantities_of
 from agent.queues.status_watch import StatusWatch
-from agent.queues.tree import QueueProblem, build
 from agent.queues.workloads import QUEUE_LABEL, Directory, pod_group_of
+
+CATCH_UP_SECONDS = (
+    60.0  # longer than an API server takes from a webhook's answer to the stored pod (its own time-out is 34 s)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,94 +69,121 @@ class Accountant:
 
     def __init__(self, options: AccountantOptions, started: float) -> None:
         self.options = options
-        self.directory = Directory()
-        self.objects: QueueObjects | None = None
-        self.refused: tuple[QueueProblem, ...] = ()
+        self.known = KnownObjects.none()
+        self.has_objects = False
         self.ledger = Ledger()
-        tree, _ = build(())
-        self.accounting = Accounting(tree, patience_seconds=options.patience_seconds)
+        self.accounting = Accounting(self.known.tree, patience_seconds=options.patience_seconds)
         self.status_watch = StatusWatch(patience_seconds=options.patience_seconds)
         self.ledger_lost_until = 0.0  # reservations may be missing until all that could be have ended
         self.groups: dict[str, str] = {}  # pod UID -> the job it is part of, "namespace/name"
+        self.observed = ObservedPods()
+        self.reports = ReportedNodes()
+        self.pods_known = False  # whether the API server's pods are told of
         self._started = started
-        self._reports: dict[str, NodeReport] = {}  # by node: what all its reports together say
         self._heard: dict[str, float] = {}
         self._remembered: set[str] = set()  # nodes that reported before a restart
-        self._device_memory: Mapping[str, int] = {}
-        self._charged: dict[str, tuple[Pod, PodCharge | None]] = {}  # by UID, pods of the API server
         self._listed: Mapping[str, ResourceQuantities] = {}  # what nodes have, by their objects and by their reports
         self._reported: dict[str, ResourceQuantities] = {}
+        self._device_memory: Mapping[str, int] = {}
         self._missing: frozenset[str] | None = None  # None: to be found out anew
+        self._rebuilding = False  # a ledger that was not found is wanted, and waits for pods
+        self._rebuilt = False
+        self._catching_up_until = 0.0
+
+    @property
+    def directory(self) -> Directory:
+        """The objects that pods are resolved with."""
+        return self.known.directory
 
     # --- what comes in ---
 
-    def take_objects(self, objects: QueueObjects, now: float) -> None:
-        """Queues, pod groups, priority classes, nodes and pods, all of them as they are now."""
-        before, had, memory = self.directory, self.objects, self._device_memory
-        tree, self.refused = build(objects.queues)
-        self.directory = Directory.of(tree.queues.values(), objects.pod_groups, objects.priority_classes)
-        self.objects, self._missing = objects, None
-        if had is None or had.nodes != objects.nodes:
-            self._listed = {node.name: quantities_of(node.allocatable) for node in objects.nodes}
-        self._device_memory = {
-            node.name: node.gpu_memory_mib for node in objects.nodes if node.gpu_memory_mib is not None
-        }
-        if tree != self.accounting.totals.tree:
-            self.accounting.move_to(tree)
-        self._recharge(before, now)
-        if had is None or had.pods != objects.pods or had.nodes != objects.nodes or before != self.directory:
-            self._observe(objects, before, memory, now)
-        if had is not None:
-            for name in {node.name for node in had.nodes} - {node.name for node in objects.nodes}:
-                self.release(name, now)
+    def take_objects(
+        self, changes: QueueObjects | ObjectChanges, now: float, pods: PodChanges | None = None
+    ) -> Collection[str]:
+        """Queues, pod groups, priority classes, nodes and pods, all of them as they are now. The nodes that are gone by it.
 
-    def _recharge(self, before: Directory, now: float) -> None:
-        """Reported pods whose pod group, or the priorities behind it, are others now."""
-        after = self.directory
-        everything = before.priority_classes != after.priority_classes
-        changed = {
-            key
-            for key in before.pod_groups.keys() | after.pod_groups.keys()
-            if before.pod_groups.get(key) != after.pod_groups.get(key)
+        changes: the objects, or what `compare` with `known` has found. pods: what is new of an API server's pods, besides those
+        of the objects; None where none is asked.
+        """
+        if isinstance(changes, QueueObjects):
+            changes = compare(self.known, changes)
+        before, self.known, self.has_objects = self.known, changes.known, True
+        if self.known.tree is not before.tree:
+            self.accounting.move_to(self.known.tree)
+        refitted = self._take_nodes(before.objects.nodes, self.known.objects.nodes) if changes.nodes else set()
+        self._recharge(changes.groups, refitted, now)
+        knew_pods, self.pods_known = self.pods_known, self.pods_known or pods is not None or bool(changes.pods)
+        self._observe({**changes.pods, **(pods or {})}, changes.groups, refitted, now)
+        gone: Collection[str] = ()
+        if changes.nodes:
+            gone = {node.name for node in before.objects.nodes} - self._listed.keys()
+            for node in gone:
+                self.release(node, now)
+        if self.pods_known and (changes.nodes or not knew_pods):
+            for node in self._listed.keys() - self.accounting.observed():
+                self.accounting.observe(node, {}, now)  # a listed node without any pods has none
+        if self._rebuilding and self.pods_known:
+            self.rebuild_ledger(now)
+        return gone
+
+    def _take_nodes(self, before: Sequence[ClusterNode], nodes: Sequence[ClusterNode]) -> set[str]:
+        """Nodes whose GPUs have another memory now."""
+        old, listed, had = {node.name: node for node in before}, self._listed, self._device_memory
+        self._listed = {
+            node.name: listed[node.name] if old.get(node.name) == node else quantities_of(node.allocatable)
+            for node in nodes
         }
-        if not everything and not changed:
-            return
-        for node, report in self._reports.items():
-            pods = {
-                uid: charge_of_reported(pod, after)
-                for uid, pod in report.pods.items()
-                if everything or (pod.namespace, pod.pod_group) in changed
-            }
-            if pods:
+        self._missing = None
+        self._device_memory = {node.name: node.gpu_memory_mib for node in nodes if node.gpu_memory_mib is not None}
+        return {
+            node for node in had.keys() | self._device_memory.keys() if had.get(node) != self._device_memory.get(node)
+        }
+
+    def _recharge(self, groups: Collection[GroupKey] | None, nodes: Collection[str], now: float) -> None:
+        """Reported pods whose pod group, or the priorities or the GPUs behind it, are others now. groups: None is all."""
+        concerned = self.reports.everything() if groups is None else self.reports.concerned(groups)
+        concerned |= {node: set(report.pods) for node in nodes if (report := self.reports.get(node)) is not None}
+        for node, uids in concerned.items():
+            if (report := self.reports.get(node)) is not None:
+                pods = {uid: self._charge(node, report.pods[uid]) for uid in uids}
                 self.accounting.restate(node, pods, now)
 
-    def _observe(self, objects: QueueObjects, before: Directory, memory: Mapping[str, int], now: float) -> None:
-        """The API server's pods by node. With pods in the objects, a listed node without any has none."""
+    def _charge(self, node: str, pod: ReportedPod) -> PodCharge:
+        return charge_of_reported(pod, self.directory, self._device_memory.get(node))
+
+    def _observe(
+        self, changes: PodChanges, groups: Collection[GroupKey] | None, nodes: Collection[str], now: float
+    ) -> None:
+        """The API server's pods that have changed, or whose charge may have. groups: None is all of them."""
+        observed = self.observed
+        left = {uid: place for uid in changes if (place := observed.place(uid)) is not None}
+        observed.take(changes)
+        again = set(observed.pods) if groups is None else observed.concerned(groups, nodes)
         charging = ChargeOptions(self._device_memory, self.options.queue_label)
-        # Of 50,000 pods a few have changed: the others keep their charge, unless what it was derived from is another one now.
-        earlier = self._charged if before == self.directory and memory == self._device_memory else {}
-        self._charged = {}
-        by_node: dict[str, dict[str, PodCharge]] = {}
-        if objects.pods:
-            by_node = {node.name: {} for node in objects.nodes}
-        for pod in objects.pods:
-            uid = pod.uid or pod.namespaced_name  # a file may leave it out
-            known = earlier.get(uid)
-            charge = known[1] if known is not None and known[0] is pod else pod_charge(pod, self.directory, charging)
-            self._charged[uid] = pod, charge
+        for uid in changes.keys() | again:
+            charge, place = observed.charge(uid, self.directory, charging), observed.place(uid)
+            if (earlier := left.get(uid)) is not None and earlier != place:
+                self.accounting.observe_pod(earlier, uid, None, now)
+                self._drop_if_empty(earlier, now)
+            if place is not None:
+                self.accounting.observe_pod(place, uid, charge, now)
             if charge is not None:
-                by_node.setdefault(pod.node_name or UNPLACED, {})[uid] = charge
-                group = pod_group_of(pod, self.directory)
+                group = pod_group_of(observed.pods[uid], self.directory)
                 self.groups[uid] = charge.pod if group is None else f"{group.namespace}/{group.name}"
-        for node in self.accounting.observed() - by_node.keys():
-            by_node[node] = {}
-        for node, pods in by_node.items():
-            self.accounting.observe(node, pods, now)
-        self._settle(uid for pods in by_node.values() for uid in pods)
+            elif self.accounting.charge_of(uid) is None:
+                self.groups.pop(uid, None)
+        self._settle(changes)
+        if now < self._catching_up_until:
+            self._reserve_unseen(changes, now)
+
+    def _drop_if_empty(self, node: str, now: float) -> None:
+        """Of a node without an object and without reports nothing is left to know once its last pod is gone."""
+        if node not in self._listed and node not in self.reports and not self.accounting.observed_of(node):
+            self.accounting.release(node, now)
 
     def take_report(self, report: NodeReport, now: float) -> Taken:
         """A node's report; see `Accounting`. GAP: the node must send a full one."""
-        charges = {uid: charge_of_reported(pod, self.directory) for uid, pod in report.pods.items()}
+        charges = {uid: self._charge(report.node, pod) for uid, pod in report.pods.items()}
         if report.base is None:
             taken = self.accounting.take_report(report.node, report.stamp, charges, now)
         else:
@@ -157,22 +191,19 @@ class Accountant:
         if taken is not Taken.GAP:
             self._heard[report.node] = now
         if taken is Taken.APPLIED:
-            self._settle(self._merge(report))
+            first = report.node not in self.reports
+            touched = self._merge(report)
+            self._settle(touched)
+            if now < self._catching_up_until or (first and self._rebuilt):
+                self._reserve_unseen([*touched, *self.accounting.observed_of(report.node)] if first else touched, now)
         return taken
 
     def _merge(self, report: NodeReport) -> Collection[str]:
         """Keep what the node says altogether; the pods that may have changed."""
-        before = self._reports.get(report.node)
-        old: Mapping[str, ReportedPod] = {} if before is None else before.pods
-        pods = dict(report.pods) if report.base is None or before is None else {**old, **report.pods}
-        gone = {uid for uid in old if uid not in pods}
-        for uid in report.gone:
-            if pods.pop(uid, None) is not None:
-                gone.add(uid)
-        allocatable: ResourceList = report.allocatable or ({} if before is None else before.allocatable)
-        self._reports[report.node] = replace(report, base=None, pods=pods, gone=(), allocatable=allocatable)
-        if before is None or before.allocatable != allocatable:
-            self._reported[report.node] = quantities_of(allocatable)
+        before, gone = self.reports.merge(report)
+        whole = self.reports.get(report.node)
+        if whole is not None and (before is None or before.allocatable != whole.allocatable):
+            self._reported[report.node] = quantities_of(whole.allocatable)
         if before is None:
             self._remembered.add(report.node)
             self._missing = None
@@ -184,13 +215,61 @@ class Accountant:
         return report.pods.keys() | gone
 
     def _settle(self, uids: Iterable[str]) -> None:
-        """End reservations whose growth is seen, or whose pods are gone."""
+        """End reservations whose growth is seen, or whose pods are gone: neither reported nor known to the API server."""
         concerned = [uid for uid in uids if uid in self.ledger.reservations] if self.ledger.reservations else []
         if concerned:
             charges = {uid: self.accounting.charge_of(uid) for uid in concerned}
-            occupied = {uid: each.allocated.cpu_memory() for uid, each in charges.items() if each is not None}
-            gone = [uid for uid, each in charges.items() if each is None]
-            self.ledger = settle(self.ledger, occupied, gone)
+            occupied = {
+                uid: NOTHING if each is None else each.allocated.cpu_memory()
+                for uid, each in charges.items()
+                if each is not None or uid in self.observed.charges
+            }
+            self.ledger = settle(self.ledger, occupied, [uid for uid in concerned if uid not in occupied])
+
+    # --- a ledger that was lost ---
+
+    def rebuild_ledger(self, now: float) -> bool:
+        """Reserve what may have been admitted by somebody else: all that pods of the API server ask for beyond what is charged.
+
+        To be called when no ledger was found, or when another replica has answered so far. What has been reserved here stays.
+        False: the API server's pods are not known yet; it is done as soon as they are, and until then, or until every reservation
+        that may exist has ended, growth cannot be judged.
+
+        For some time after it, growth that the API server's pods show late is reserved too.
+        """
+        limits = self.options.ledger
+        if limits is None:
+            return True
+        self._rebuilding = not self.pods_known
+        if self._rebuilding:
+            self.ledger_lost_until = now + limits.ttl_seconds
+            return False
+        self.ledger_lost_until = 0.0
+        self._rebuilt = True
+        self._catching_up_until = now + CATCH_UP_SECONDS
+        self._reserve_unseen(self.observed.charges, now)
+        return True
+
+    def _reserve_unseen(self, uids: Iterable[str], now: float) -> None:
+        """Reserve what these pods of the API server occupy by their spec beyond what they are charged for."""
+        limits = self.options.ledger
+        if limits is None:
+            return
+        found: dict[str, Reservation] = {}
+        for uid in uids:
+            asked, charged = self.observed.charges.get(uid), self.accounting.charge_of(uid)
+            if asked is None or asked == charged:
+                continue
+            seen = NOTHING if charged is None else charged.allocated.cpu_memory()
+            found[uid] = Reservation(
+                asked.pod,
+                asked.queue,
+                asked.preemptible,
+                asked.allocated.cpu_memory(),
+                seen,
+                now + limits.ttl_seconds,
+            )
+        self.ledger = rebuild(self.ledger, found)
 
     def resume(self, report: NodeReport, now: float) -> None:
         """A report kept from before a restart: it counts, stale until the node is heard of."""
@@ -200,16 +279,22 @@ class Accountant:
 
     def hear(self, node: str, now: float) -> None:
         """The node lives, though it has nothing new to say."""
-        if node in self._reports:
+        if node in self.reports:
             self._heard[node] = now
             self.accounting.heard(node)
 
     def release(self, node: str, now: float) -> bool:
-        """The node is gone for good: nothing of it counts any more. False where it is not known."""
+        """The node is gone for good: what it has reported counts no more. False where it is not known.
+
+        Pods that the API server still has there count as it says, as they would after a restart.
+        """
         known = node in self.accounting.nodes() or node in self._remembered
-        uids = [uid for where, uid, _ in self.accounting.pods() if where == node] if self.ledger.reservations else []
+        uids = self.accounting.pods_of(node) if self.ledger.reservations else []
         self.accounting.release(node, now)
-        self._reports.pop(node, None)
+        charges, left = self.observed.charges, self.observed.of_node(node)
+        if self.pods_known and (left or node in self._listed):
+            self.accounting.observe(node, {uid: charges[uid] for uid in left if uid in charges}, now)
+        self.reports.remove(node)
         self._reported.pop(node, None)
         self._heard.pop(node, None)
         self._remembered.discard(node)
@@ -217,20 +302,31 @@ class Accountant:
         self._settle(uids)
         return known
 
-    def tick(self, now: float) -> None:
-        """Let time pass: nodes fall silent, reservations end, the larger of two lasting views counts."""
+    def tick(self, now: float) -> Collection[str]:
+        """Let time pass: nodes fall silent, reservations end, the larger of two lasting views counts.
+
+        The silent nodes that are released by it: where Node objects are known, those without one.
+        """
         for node, heard in self._heard.items():
             if now - heard > self.options.silent_seconds:
                 self.accounting.silent(node, heard)
+        gone = self._deleted_nodes()
+        for node in gone:
+            self.release(node, now)
         self.accounting.tick(now)
         self.status_watch.look(self.accounting.totals, now)
         self.ledger = expire(self.ledger, now)
+        return gone
+
+    def _deleted_nodes(self) -> list[str]:
+        """Silent nodes whose object is gone: deleted while this was down, or heard of once more after it."""
+        return [node for node in self.accounting.stale() if node not in self._listed] if self._listed else []
 
     # --- what follows ---
 
     def report_of(self, node: str) -> NodeReport | None:
         """What all reports of a node say together, as one full report."""
-        return self._reports.get(node)
+        return self.reports.get(node)
 
     def allocatable(self) -> Mapping[str, ResourceQuantities]:
         """What each node has to give: as its object says, else as it reports."""
@@ -239,15 +335,14 @@ class Accountant:
     def missing_nodes(self) -> frozenset[str]:
         """Nodes that exist, or existed before the restart, and of which nothing is known."""
         if self._missing is None:
-            listed = set() if self.objects is None else {node.name for node in self.objects.nodes}
-            self._missing = frozenset((listed | self._remembered) - self.accounting.nodes().keys())
+            self._missing = frozenset((self._listed.keys() | self._remembered) - self.accounting.nodes().keys())
         return self._missing
 
     def is_complete(self, now: float) -> bool:
         """Whether every node of the cluster is accounted for."""
-        if self.objects is None or self.missing_nodes() or not self.accounting.has_nodes():
+        if not self.has_objects or self.missing_nodes() or not self.accounting.has_nodes():
             return False
-        return bool(self.objects.nodes) or now - self._started >= self.options.settle_seconds
+        return bool(self._listed) or now - self._started >= self.options.settle_seconds
 
     def charges(self, names: Iterable[str], now: float) -> dict[str, QueueCharge]:
         """What the resize check counts for these queues, reservations apart."""
@@ -260,7 +355,7 @@ class Accountant:
 
     def unready(self, queue: str, now: float) -> Unready | None:
         """Why growth in this queue cannot be judged yet; None where it can."""
-        if self.objects is None:
+        if not self.has_objects:
             return Unready.NO_OBJECTS
         if now < self.ledger_lost_until:
             return Unready.LEDGER_LOST
@@ -290,7 +385,7 @@ class Accountant:
 
     def _depends_on_charges(self, answer: ResizeAnswer) -> bool:
         """Whether the answer could be another one if more were known. A rejection stands: charges only grow with knowledge."""
-        if self.objects is None:
+        if not self.has_objects:
             return answer.reason is ResizeReason.POD_GROUP_NOT_FOUND and bool(answer.delta)
         return answer.reason is ResizeReason.FITS
 

@@ -6,11 +6,11 @@ captured copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from agent.errors import AgentError
-from agent.model.queue import ZERO, QueueShare, ResourceQuantities
+from agent.model.queue import ZERO, PodGroup, QueueShare, ResourceQuantities
 from agent.queues.accountant import Accountant
 from agent.queues.accounting import Stamp
 from agent.queues.charge import PodCharge
@@ -82,24 +82,23 @@ class AccountantView:
 
 def capture(accountant: Accountant, now: float) -> Capture:
     """Copy what may change. The accountant must not change meanwhile."""
-    accounting, objects = accountant.accounting, accountant.objects
+    accounting, known = accountant.accounting, accountant.known
     silent = accounting.stale()
-    stale = accounting.stale_totals() if silent else Totals(accounting.totals.tree)
     return Capture(
         now,
         accounting.totals.copy(),
-        stale,
+        accounting.stale_totals(),
         accountant.directory,
         accountant.ledger,
         accounting.nodes(),
         silent,
         accountant.missing_nodes(),
         accountant.is_complete(now),
-        objects is not None,
+        accountant.has_objects,
         accountant.allocatable(),
         tuple(accounting.disagreements()),
         accountant.status_watch.differing(),
-        (*(objects.problems if objects is not None else ()), *accountant.refused),
+        (*known.objects.problems, *known.refused),
         accountant.options.queues,
     )
 
@@ -135,19 +134,25 @@ def cluster_allocatable(allocatable: Mapping[str, ResourceQuantities]) -> Resour
     return total
 
 
-def captured_jobs(accountant: Accountant) -> tuple[Sequence[tuple[str, str, PodCharge]], Mapping[str, int]]:
-    """Every pod that counts as (job, pod, charge), and minMember by job; for `jobs_of_capture`."""
-    groups = accountant.groups
-    found = [(groups.get(uid, charge.pod), charge.pod, charge) for _, uid, charge in accountant.accounting.pods()]
-    return found, {
-        f"{group.namespace}/{group.name}": max(1, group.min_member)
-        for group in accountant.directory.pod_groups.values()
-    }
+@dataclass(frozen=True, slots=True)
+class CapturedJobs:
+    """What the jobs follow from. counted: node and charge by pod UID; groups: the job by pod UID."""
+
+    counted: Mapping[str, tuple[str, PodCharge]]
+    groups: Mapping[str, str]
+    pod_groups: Mapping[tuple[str, str], PodGroup]
 
 
-def jobs_of_capture(pods: Sequence[tuple[str, str, PodCharge]], min_members: Mapping[str, int]) -> list[Job]:
+def captured_jobs(accountant: Accountant) -> CapturedJobs:
+    """For `jobs_of_capture`. The accountant must not change meanwhile."""
+    return CapturedJobs(accountant.accounting.counted(), accountant.groups.copy(), accountant.directory.pod_groups)
+
+
+def jobs_of_capture(taken: CapturedJobs) -> list[Job]:
     """The jobs of the captured pods."""
     members: dict[str, list[PodCharge]] = {}
-    for job, _, charge in sorted(pods, key=lambda each: each[:2]):
+    found = ((taken.groups.get(uid, charge.pod), charge) for uid, (_, charge) in taken.counted.items())
+    for job, charge in sorted(found, key=lambda each: (each[0], each[1].pod)):
         members.setdefault(job, []).append(charge)
+    min_members = {f"{group.namespace}/{group.name}": max(1, group.min_member) for group in taken.pod_groups.values()}
     return jobs_from(members, min_members)

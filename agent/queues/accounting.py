@@ -2,13 +2,13 @@
 once.
 
 A node counts as its report says; without a report, as the API server's pods say. Where the two differ on a pod for
-longer than `patience_seconds`, the larger counts. A silent node keeps its charge, marked stale, until it is released.
-Time is an argument.
+longer than `patience_seconds`, the larger counts. A pod that several nodes claim counts once, where it is largest. A
+silent node keeps its charge, marked stale, until it is released. Time is an argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
@@ -34,15 +34,16 @@ class Taken(StrEnum):
 
 @dataclass(slots=True)
 class _Node:
-    """What is known of one node. report, api: the two views; None where that source has none. counted: what is charged.
+    """What is known of one node. report, api: the two views; None where that source has none. claims: what follows.
 
     differs: pods on which the views differ, and since when. silent_since: None while it is heard of.
     """
 
+    name: str
     stamp: Stamp | None = None
     report: dict[str, PodCharge] | None = None
     api: dict[str, PodCharge] | None = None
-    counted: dict[str, PodCharge] = field(default_factory=dict)
+    claims: dict[str, PodCharge] = field(default_factory=dict)
     differs: dict[str, float] = field(default_factory=dict)
     silent_since: float | None = None
 
@@ -54,19 +55,22 @@ class Accounting:
         self.totals = Totals(tree)
         self._patience = patience_seconds
         self._nodes: dict[str, _Node] = {}
-        self._placed: dict[str, str] = {}  # pod UID -> the node that counts it
+        self._claimants: dict[str, tuple[str, ...]] = {}  # pod UID -> the nodes that claim it, nearly always one
+        self._counted: dict[str, tuple[str, PodCharge]] = {}  # pod UID -> where it counts, and what is charged
+        self._stale = Totals(tree)  # the part of `totals` from silent nodes
+        self._differing: set[str] = set()  # nodes whose two views differ on some pod
 
     def take_report(self, node: str, stamp: Stamp, pods: PodCharges, now: float) -> Taken:
         """A full report: the node's pods are exactly these."""
-        state = self._nodes.setdefault(node, _Node())
+        state = self._nodes.setdefault(node, _Node(node))
+        self._wake(state)
         if state.stamp is not None and stamp <= state.stamp:
-            state.silent_since = None
             return Taken.OLD
         before = state.report or {}
         changed = {uid for uid in before.keys() | pods.keys() if before.get(uid) != pods.get(uid)}
         first = state.report is None
-        state.stamp, state.report, state.silent_since = stamp, dict(pods), None
-        self._recount(node, changed | state.counted.keys() | (state.api or {}).keys() if first else changed, now)
+        state.stamp, state.report = stamp, dict(pods)
+        self._recount(node, changed | state.claims.keys() | (state.api or {}).keys() if first else changed, now)
         return Taken.APPLIED
 
     def take_changes(
@@ -76,7 +80,7 @@ class Accounting:
         state = self._nodes.get(node)
         if state is None or state.report is None or state.stamp is None or state.stamp < base:
             return Taken.GAP
-        state.silent_since = None
+        self._wake(state)
         if stamp <= state.stamp:
             return Taken.OLD
         if state.stamp != base:
@@ -98,14 +102,14 @@ class Accounting:
 
     def observe(self, node: str, pods: PodCharges, now: float) -> None:
         """The API server's pods of a node, or of UNPLACED: exactly these."""
-        state = self._nodes.setdefault(node, _Node())
+        state = self._nodes.setdefault(node, _Node(node))
         before = state.api or {}
         state.api = dict(pods)
         self._recount(node, {uid for uid in before.keys() | pods.keys() if before.get(uid) != pods.get(uid)}, now)
 
     def observe_pod(self, node: str, uid: str, pod: PodCharge | None, now: float) -> None:
         """One pod of the API server as it is now; None: it is gone from this node."""
-        state = self._nodes.setdefault(node, _Node())
+        state = self._nodes.setdefault(node, _Node(node))
         state.api = {} if state.api is None else state.api
         if pod is None:
             state.api.pop(uid, None)
@@ -118,52 +122,66 @@ class Accounting:
         state = self._nodes.get(node)
         if state is not None and state.silent_since is None:
             state.silent_since = since
+            for charge in self._counted_of(state):
+                self._stale.add(charge)
 
     def heard(self, node: str) -> None:
         """The node is heard of again."""
         if node in self._nodes:
-            self._nodes[node].silent_since = None
+            self._wake(self._nodes[node])
+
+    def _wake(self, state: _Node) -> None:
+        if state.silent_since is not None:
+            state.silent_since = None
+            for charge in self._counted_of(state):
+                self._stale.remove(charge)
+
+    def _counted_of(self, state: _Node) -> Iterator[PodCharge]:
+        """What of the node's claims counts."""
+        return (charge for uid, charge in state.claims.items() if self._counted[uid][0] == state.name)
 
     def release(self, node: str, now: float) -> None:
         """The node is gone for good, or an operator says so: nothing of it counts any more."""
         state = self._nodes.get(node)
         if state is not None:
             state.report = state.api = None
-            self._recount(node, set(state.counted), now)
+            self._recount(node, list(state.claims), now)
+            self._differing.discard(node)
             del self._nodes[node]
 
     def tick(self, now: float) -> None:
         """Let time pass: views that have differed for too long are counted by the larger."""
-        for node, state in self._nodes.items():
-            if state.differs:
-                self._recount(node, set(state.differs), now)
+        for node in list(self._differing):
+            self._recount(node, list(self._nodes[node].differs), now)
 
     def move_to(self, tree: QueueTree) -> None:
         """Another queue tree."""
         self.totals.move_to(tree)
+        self._stale.move_to(tree)
 
     def stale(self) -> Mapping[str, float]:
         """Silent nodes, and since when."""
         return {node: state.silent_since for node, state in self._nodes.items() if state.silent_since is not None}
 
     def stale_totals(self) -> Totals:
-        """The part of all charges that comes from silent nodes."""
-        totals = Totals(self.totals.tree)
-        for node in self.stale():
-            for charge in self._nodes[node].counted.values():
-                totals.add(charge)
-        return totals
+        """The part of all charges that comes from silent nodes, as it is now."""
+        return self._stale.copy()
 
     def disagreements(self) -> Iterator[tuple[str, str, float]]:
         """Node, pod UID and since when, for every pod on which report and API server differ."""
-        for node, state in self._nodes.items():
-            for uid, since in state.differs.items():
+        for node in sorted(self._differing):
+            for uid, since in self._nodes[node].differs.items():
                 yield node, uid, since
 
     def charge_of(self, uid: str) -> PodCharge | None:
         """What a pod is charged for now."""
-        node = self._nodes.get(self._placed.get(uid, UNPLACED))
-        return None if node is None else node.counted.get(uid)
+        counted = self._counted.get(uid)
+        return None if counted is None else counted[1]
+
+    def pods_of(self, node: str) -> list[str]:
+        """The UIDs of the pods that the node claims."""
+        state = self._nodes.get(node)
+        return [] if state is None else list(state.claims)
 
     def nodes(self) -> Mapping[str, Stamp | None]:
         """Every node that counts, with the stamp of its last report; None where the API server's view counts."""
@@ -177,30 +195,58 @@ class Accounting:
         """Nodes, UNPLACED too, of which the API server has told."""
         return {node for node, state in self._nodes.items() if state.api is not None}
 
-    def pods(self) -> Iterator[tuple[str, str, PodCharge]]:
-        """Node, pod UID and charge of everything that counts."""
-        for node, state in self._nodes.items():
-            for uid, charge in state.counted.items():
-                yield node, uid, charge
+    def observed_of(self, node: str) -> list[str]:
+        """The UIDs of the node's pods of which the API server has told."""
+        state = self._nodes.get(node)
+        return [] if state is None or state.api is None else list(state.api)
 
-    def _recount(self, node: str, uids: Collection[str], now: float) -> None:
-        """Charge these pods of a node anew."""
+    def counted(self) -> Mapping[str, tuple[str, PodCharge]]:
+        """Node and charge of everything that counts, by pod UID: a copy, for a reader that takes its time."""
+        return self._counted.copy()
+
+    def _recount(self, node: str, uids: Iterable[str], now: float) -> None:
+        """Look at these pods of a node anew."""
         state = self._nodes[node]
         for uid in uids:
-            new = self._view(state, uid, now)
-            if node == UNPLACED and uid in self._placed:
-                new = None  # it has a node by now and counts there
-            old = state.counted.get(uid)
+            new, old = self._view(state, uid, now), state.claims.get(uid)
             if new == old:
                 continue
-            if old is not None:
-                self.totals.remove(old)
-                del state.counted[uid]
-            if new is not None:
-                self.totals.add(new)
-                state.counted[uid] = new
-            if node != UNPLACED:
-                self._place(node, uid, counts=new is not None, now=now)
+            if new is None:
+                del state.claims[uid]
+                others = tuple(each for each in self._claimants[uid] if each != node)
+                if others:
+                    self._claimants[uid] = others
+                else:
+                    del self._claimants[uid]
+            else:
+                state.claims[uid] = new
+                if old is None:
+                    self._claimants[uid] = (*self._claimants.get(uid, ()), node)
+            self._charge(uid)
+        if state.differs:
+            self._differing.add(node)
+        else:
+            self._differing.discard(node)
+
+    def _charge(self, uid: str) -> None:
+        """Count a pod where it is claimed; of several claims the one of a node, then the largest. No order of arrival matters."""
+        claimants = self._claimants.get(uid, ())
+        claims = [(node, self._nodes[node].claims[uid]) for node in claimants]
+        new = max(claims, key=lambda claim: (claim[0] != UNPLACED, *claim[1][3:], claim[0]), default=None)
+        old = self._counted.get(uid)
+        if old is not None:
+            self.totals.remove(old[1])
+            if self._is_silent(old[0]):
+                self._stale.remove(old[1])
+            del self._counted[uid]
+        if new is not None:
+            self.totals.add(new[1])
+            if self._is_silent(new[0]):
+                self._stale.add(new[1])
+            self._counted[uid] = new
+
+    def _is_silent(self, node: str) -> bool:
+        return self._nodes[node].silent_since is not None
 
     def _view(self, state: _Node, uid: str, now: float) -> PodCharge | None:
         """What counts of a pod on a node: the report, else the API server; the larger where they differ for long."""
@@ -215,12 +261,3 @@ class Accounting:
         if now - since < self._patience:
             return told
         return (told or seen) if told is None or seen is None else larger(told, seen)
-
-    def _place(self, node: str, uid: str, *, counts: bool, now: float) -> None:
-        """A pod starts or stops to count on a node, so it stops or starts to count as unplaced."""
-        if counts:
-            self._placed[uid] = node
-        elif self._placed.get(uid) == node:
-            del self._placed[uid]
-        if UNPLACED in self._nodes:
-            self._recount(UNPLACED, (uid,), now)

@@ -14,14 +14,15 @@ from agent.model.pod import Pod, ResourceList
 from agent.model.quantity import ZERO as NO_QUANTITY
 from agent.model.queue import ResourceQuantities
 from agent.model.resources import CPU, MEMORY
+from agent.policy.gpu_request import gpu_request
 from agent.policy.pod_resources import SizingOptions, pod_requests
-from agent.queues.gpu_request import gpu_request
+from agent.policy.preemptibility import pod_preemptibility
 from agent.queues.resize_admission import CPUMemory, is_allocated
 from agent.queues.workloads import QUEUE_LABEL, Directory, is_preemptible, pod_group_of, queue_of
 
 NANO = 10**9
 _MILLI = 10**6  # billionths in a thousandth
-_GPU_HUNDREDTH = NANO // 100
+GPU_HUNDREDTH = NANO // 100
 
 _SPEC = SizingOptions()
 _EFFECTIVE = SizingOptions(use_status_resources=True, in_place_pod_level_resources=True)
@@ -38,7 +39,7 @@ class Amounts(NamedTuple):
     def of(cls, resources: ResourceList, gpu_hundredths: int = 0) -> Amounts:
         """CPU and memory of a resource list, exact; GPUs as counted."""
         cpu, memory = (resources.get(name, NO_QUANTITY).number * NANO for name in (CPU, MEMORY))
-        return cls(int(cpu), int(memory), gpu_hundredths * _GPU_HUNDREDTH)
+        return cls(int(cpu), int(memory), gpu_hundredths * GPU_HUNDREDTH)
 
     def quantities(self) -> ResourceQuantities:
         """In the scheduler's units: millicores, bytes, devices."""
@@ -96,8 +97,8 @@ def pod_charge(pod: Pod, directory: Directory, options: ChargeOptions) -> PodCha
     Running.
 
     Occupied is what the pod holds during a resize too (the largest of desired, allocated and actual), pod-level
-    requests and overhead included. A pod without a pod group is preemptible, as where preemptibility cannot be
-    resolved.
+    requests and overhead included. A pod without a pod group is preemptible unless it says otherwise, as where
+    preemptibility cannot be resolved.
     """
     if pod.status.phase not in ("Pending", "Running"):
         return None
@@ -111,7 +112,7 @@ def pod_charge(pod: Pod, directory: Directory, options: ChargeOptions) -> PodCha
     return PodCharge(
         pod.namespaced_name,
         queue_of(pod, group, options.queue_label),
-        is_preemptible(group, directory) if group is not None else True,
+        is_preemptible(group, directory) if group is not None else pod_preemptibility(pod) is not False,
         amounts(_EFFECTIVE) if is_allocated(pod) else NO_AMOUNTS,
         amounts(_SPEC),
     )

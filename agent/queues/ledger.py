@@ -85,6 +85,13 @@ class Ledger:
         ends = min(self.none_ends_before, reservation.expires)
         return Ledger({**self.reservations, uid: reservation}, sums, ends)
 
+    def without(self, uid: str) -> Ledger:
+        """Without the reservation of one pod."""
+        sums, left = dict(self.by_queue()), dict(self.reservations)
+        if (before := left.pop(uid, None)) is not None:
+            _add(sums, before, CPUMemory(-before.held.cpu_millis, -before.held.memory_bytes))
+        return Ledger(left, sums, self.none_ends_before)
+
 
 def _add(sums: dict[Key, CPUMemory], reservation: Reservation, amount: CPUMemory) -> None:
     key = reservation.queue, reservation.preemptible
@@ -186,16 +193,22 @@ def expire(ledger: Ledger, now: float) -> Ledger:
     return Ledger(left, sums, min((each.expires for each in left.values()), default=inf))
 
 
-def rebuild(wanted: Mapping[str, Reservation], capacity: int = MAX_RESERVATIONS) -> Ledger:
-    """A ledger after a restart without a saved one, conservatively: every pod whose API object asks for more than it is
+def rebuild(ledger: Ledger, wanted: Mapping[str, Reservation]) -> Ledger:
+    """The ledger with reservations that it may lack, conservatively: every pod whose API object asks for more than it is
     charged for.
 
-    wanted: by pod UID, `target` what the API server's pod would occupy, `seen` what it is charged for. Beyond the
-    capacity those that hold most are kept.
+    wanted: by pod UID, `target` what the API server's pod would occupy, `seen` what it is charged for. Of a pod that has
+    a reservation the larger target and the later end count. None is left out, however many there are: what is under way
+    is held, and no more is admitted until there is room in the ledger.
     """
-    held = {uid: each for uid, each in wanted.items() if each.held != NOTHING}
-    largest = sorted(held, key=lambda uid: (held[uid].held, uid), reverse=True)[:capacity]
-    return Ledger({uid: held[uid] for uid in largest})
+    reservations = dict(ledger.reservations)
+    for uid, new in wanted.items():
+        before = reservations.get(uid, new)
+        target = CPUMemory(*map(max, before.target, new.target))
+        found = replace(new, target=target, expires=max(before.expires, new.expires))
+        if found.held != NOTHING:
+            reservations[uid] = found
+    return Ledger(reservations) if reservations != ledger.reservations else ledger
 
 
 def with_reserved(charges: Mapping[str, QueueCharge], ledger: Ledger, directory: Directory) -> dict[str, QueueCharge]:

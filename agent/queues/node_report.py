@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from agent.model.occupancy import Occupancy, PodOccupancy
+from agent.model.occupancy import GPUMemory, Occupancy, PodOccupancy
 from agent.model.pod import ResourceList
 from agent.model.state import PodPhase
 from agent.queues.accounting import Stamp
-from agent.queues.charge import Amounts, PodCharge
-from agent.queues.gpu_request import resource_gpus
+from agent.queues.charge import GPU_HUNDREDTH, Amounts, PodCharge
 from agent.queues.workloads import Directory, is_preemptible
 
 
 class ReportedPod(NamedTuple):
     """One pod of a report. queue: of its label. preemptible: None where the node cannot tell.
 
-    allocated: what it occupies, the largest of desired, allocated and actual. requested: what its spec asks for.
+    allocated: what it occupies, the largest of desired, allocated and actual. requested: what its spec asks for. gpu_memory:
+    GPUs by memory, which count in neither of the two: what share of a device that is only the node's object tells.
     """
 
     namespace: str
@@ -32,6 +32,7 @@ class ReportedPod(NamedTuple):
     preemptible: bool | None
     allocated: Amounts
     requested: Amounts
+    gpu_memory: GPUMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,22 @@ class NodeReport:
     boot_id: str = ""
 
 
-def charge_of_reported(pod: ReportedPod, directory: Directory) -> PodCharge:
-    """What a reported pod costs its queue. Preemptible where nobody can tell, as upstream."""
+def charge_of_reported(pod: ReportedPod, directory: Directory, device_memory_mib: int | None = None) -> PodCharge:
+    """What a reported pod costs its queue. Preemptible where nobody can tell, as upstream.
+
+    device_memory_mib: memory of one GPU of the node.
+    """
     group = directory.pod_groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
     if group is not None:
         queue, preemptible = group.queue or pod.queue, is_preemptible(group, directory)
     else:
         queue, preemptible = pod.queue, pod.preemptible is not False
-    return PodCharge(f"{pod.namespace}/{pod.name}", queue, preemptible, pod.allocated, pod.requested)
+    allocated, requested = pod.allocated, pod.requested
+    if pod.gpu_memory is not None:
+        more = pod.gpu_memory.hundredths(device_memory_mib) * GPU_HUNDREDTH
+        allocated = allocated._replace(gpu=allocated.gpu + more)
+        requested = requested._replace(gpu=requested.gpu + more)
+    return PodCharge(f"{pod.namespace}/{pod.name}", queue, preemptible, allocated, requested)
 
 
 def report_of_occupancy(occupancy: Occupancy) -> NodeReport:
@@ -79,13 +88,10 @@ def _reported(pod: PodOccupancy) -> ReportedPod:
         pod.queue,
         pod.pod_group,
         pod.preemptible,
-        _amounts(pod.terms.effective),
-        _amounts(pod.terms.desired),
+        Amounts.of(pod.terms.effective, pod.gpu_hundredths),
+        Amounts.of(pod.terms.desired, pod.requested_gpu_hundredths),
+        pod.gpu_memory,
     )
-
-
-def _amounts(resources: ResourceList) -> Amounts:
-    return Amounts.of(resources, round(resource_gpus(resources) * 100))
 
 
 def changes(before: NodeReport, after: NodeReport) -> NodeReport:

@@ -15,22 +15,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from typing import TypeGuard
 
 from agent.errors import BadInputError
 from agent.formats.kube_object import KubeField, KubeFieldError
 from agent.formats.pods import decode_resources
+from agent.model.occupancy import GPUMemory
 from agent.model.pod import ResourceList
+from agent.model.quantity import ZERO as NO_QUANTITY
 from agent.model.quantity import Quantity
 from agent.model.state import Epoch, EpochError, PodPhase
+from agent.policy.gpu_request import resource_gpus
 from agent.queues.accounting import Stamp
 from agent.queues.charge import NANO, Amounts
-from agent.queues.gpu_request import resource_gpus
 from agent.queues.node_report import NodeReport, ReportedPod
 
 SCHEMA = 1
 MAX_BYTES = 8 * 1024 * 1024
 MAX_PODS = 5000  # of one node; Kubernetes supports 110, people run some hundreds
 
+_MAX_COUNT = 10**18  # annotations of pods can say as much; one that does must not cost its node the report
 _MAX_NAME = 253
 _UID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,126}[A-Za-z0-9])?")
 _NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -96,7 +100,7 @@ def _pod(pod: KubeField) -> ReportedPod:
     namespace, name = pod.get("namespace").text(_MAX_NAME), pod.get("name").text(_MAX_NAME)
     if not namespace or not name:
         raise pod.error("needs namespace and name")
-    effective, requested = decode_resources(pod.get("effective")), decode_resources(pod.get("requested"))
+    effective, requested = _resources_of(pod.get("effective")), _resources_of(pod.get("requested"))
     return ReportedPod(
         namespace,
         name,
@@ -105,14 +109,37 @@ def _pod(pod: KubeField) -> ReportedPod:
         pod.get("preemptible").boolean(),
         _amounts(effective, _gpus(pod.get("gpus"))),
         _amounts(requested, _gpus(pod.get("requestedGpus"))),
+        _gpu_memory(pod.get("gpuMemory")),
     )
+
+
+def _resources_of(field: KubeField) -> ResourceList:
+    """What a pod holds. A negative amount would make room for others."""
+    resources = decode_resources(field)
+    for name, amount in resources.items():
+        if amount < NO_QUANTITY:
+            raise field.get(name).error("is less than 0")
+    return resources
+
+
+def _gpu_memory(field: KubeField) -> GPUMemory | None:
+    if not field.present:
+        return None
+    devices, mebibytes = (field.get(name).value for name in GPUMemory._fields)
+    if not (_is_count(devices) and _is_count(mebibytes)):
+        raise field.error("needs a number of devices and of mebibytes")
+    return GPUMemory(devices, mebibytes)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_COUNT
 
 
 def _gpus(field: KubeField) -> float | None:
     value = field.value
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_COUNT:
         raise field.error("must be a number of devices")
     return float(value)
 
@@ -150,6 +177,8 @@ def _encode_pod(pod: ReportedPod) -> Mapping[str, object]:
     }
     if pod.preemptible is not None:
         document["preemptible"] = pod.preemptible
+    if pod.gpu_memory is not None:
+        document["gpuMemory"] = pod.gpu_memory._asdict()
     for name, gpu in (("gpus", pod.allocated.gpu), ("requestedGpus", pod.requested.gpu)):
         if gpu:
             document[name] = gpu / NANO

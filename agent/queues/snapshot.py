@@ -11,9 +11,9 @@ from agent.errors import AgentError
 from agent.formats.queue_objects import QueueObjects
 from agent.model.pod import ResourceList
 from agent.model.queue import ZERO, ClusterNode, QueueShare, QueueShares, ResourceQuantities
+from agent.policy.gpu_request import resource_gpus
 from agent.queues.charge import Amounts, ChargeOptions, pod_charge
 from agent.queues.fair_share import FairShares, divide_cluster
-from agent.queues.gpu_request import resource_gpus
 from agent.queues.jobs import Job, jobs_of
 from agent.queues.options import QueueOptions
 from agent.queues.quantities import plus

@@ -47,8 +47,11 @@ class Totals:
         return copied
 
     def move_to(self, tree: QueueTree) -> None:
-        """Another tree: everything is summed up again from what stands in each queue."""
-        self._tree, self._paths, self._sums = tree, {}, {}
+        """Another tree: where queues have come, gone or moved, everything is summed up again from what stands in each."""
+        before, self._tree = self._tree, tree
+        if before.children == tree.children:
+            return  # other limits, another status
+        self._paths, self._sums = {}, {}
         for name, own in self._own.items():
             for above in self._path(name):
                 _add(self._sums, above, own, 1)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from agent.model.pod import Pod
 from agent.model.queue import PodGroup, Preemptibility, PriorityClass, Queue
+from agent.policy.preemptibility import NON_PREEMPTIBLE_PRIORITY
 
 POD_GROUP_ANNOTATION = "pod-group-name"
 QUEUE_LABEL = "kai.scheduler/queue"  # the default of upstream's configurable key
 SCHEDULER_NAME = "kai-scheduler"
 
 DEFAULT_PRIORITY = 50  # where neither the named class nor a global default exists
-NON_PREEMPTIBLE_PRIORITY = 100  # from here on work is not preemptible, unless the pod group says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,17 @@ class Directory:
         for priority_class in priority_classes:
             directory[2].setdefault(priority_class.name, priority_class)
         return cls(*directory)
+
+
+def changed_groups(before: Directory, after: Directory) -> set[tuple[str, str]] | None:
+    """The pod groups that are other ones now; None: all, for a priority class has changed."""
+    if before.priority_classes != after.priority_classes:
+        return None
+    old, new = before.pod_groups, after.pod_groups
+    if old == new:
+        return set()
+    changed = set(old.keys() ^ new.keys())
+    return changed | {key for key, group in new.items() if key in old and group is not old[key] and group != old[key]}
 
 
 def pod_group_of(pod: Pod, directory: Directory) -> PodGroup | None:

@@ -1,6 +1,6 @@
 """The accountant that threads share: one lock, one clock, and what must be on disk before it is told.
 
-The lock is held for what takes microseconds; decoding, encoding, fair shares and pages are outside.
+The lock is held for what takes microseconds; decoding, comparing, writing, fair shares and pages are outside.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from agent.formats.queue_objects import QueueObjects
@@ -17,9 +18,13 @@ from agent.queues.accountant import Accountant, AccountantOptions, Unready
 from agent.queues.accountant_view import AccountantView, capture, captured_jobs, jobs_of_capture, view_of
 from agent.queues.accounting import Taken
 from agent.queues.jobs import Job
+from agent.queues.ledger import Reservation
 from agent.queues.node_report import NodeReport
+from agent.queues.object_changes import compare
+from agent.queues.observed_pods import PodChanges
 from agent.queues.resize_admission import ResizeAnswer
-from agent.serve.accountant_store import AccountantStore, StoreError
+from agent.serve.accountant_journal import LedgerJournal
+from agent.serve.accountant_store import AccountantStore, Kept, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +56,13 @@ class AccountantService:
         self._store = store
         self._total = total
         self._lock = threading.Lock()
+        self._taking = threading.Lock()  # objects are read one after another
         self._accountant = Accountant(options, clock())
+        self._keeping = threading.Lock()
         self._changes = 0
         self._viewing = threading.Lock()
         self._view: tuple[int, AccountantView] | None = None
+        self._journal: LedgerJournal | None = None
         self.store_problem = ""
         if store is not None:
             self._resume(store)
@@ -67,31 +75,54 @@ class AccountantService:
     @property
     def has_objects(self) -> bool:
         """Whether queues and pod groups were read ever."""
-        return self._accountant.objects is not None
+        return self._accountant.has_objects
+
+    def close(self) -> None:
+        """Write what is still to be written. Nothing is reserved any more after it."""
+        if self._journal is not None:
+            self._journal.stop()
 
     def _resume(self, store: AccountantStore) -> None:
         now = self._clock()
         if self.options.ledger is not None:
-            self._accountant.ledger, lost = store.load_ledger()
-            if lost:
-                self._accountant.ledger_lost_until = now + self.options.ledger.ttl_seconds
+            self._accountant.ledger, kept = store.load_ledger()
+            if kept is not Kept.WHOLE:
+                self._accountant.rebuild_ledger(now)
+            if kept is Kept.NONE:  # a first start: without pods to ask there is no reason to wait for any
+                self._accountant.ledger_lost_until = 0.0
+            self._journal = LedgerJournal(store)
+            self._journal.start()
         for report in store.load_reports():  # which may end a reservation
             self._accountant.resume(report, now)
 
-    def take_objects(self, objects: QueueObjects) -> None:
-        """Queues, pod groups and the rest as they are now."""
+    def take_over(self) -> bool:
+        """Another replica has answered until now, and this one does from here on: a Lease has come to it.
+
+        Whatever the API server's pods ask for beyond what reports show is reserved anew. False: those pods are not known, and
+        growth cannot be judged until they are or every reservation has ended.
+        """
         with self._lock:
-            self._accountant.take_objects(objects, self._clock())
+            done = self._accountant.rebuild_ledger(self._clock())
             self._changed()
+        return done
+
+    def take_objects(self, objects: QueueObjects, pods: PodChanges | None = None) -> None:
+        """Queues, pod groups and the rest as they are now. pods: what is new of an API server's pods, besides theirs."""
+        with self._taking:
+            changes = compare(self._accountant.known, objects)  # which nobody else sets
+            with self._lock:
+                gone = self._accountant.take_objects(changes, self._clock(), pods)
+                self._changed()
+            for node in gone:
+                self._keep_node(node)
 
     def take_report(self, report: NodeReport) -> Taken:
         """A node's report. What was taken is kept before it is told."""
         with self._lock:
             taken = self._accountant.take_report(report, self._clock())
-            whole = self._accountant.report_of(report.node) if taken is Taken.APPLIED else None
             self._changed()
-            if whole is not None:
-                self._keep(lambda store: store.save_report(whole))
+        if taken is Taken.APPLIED:
+            self._keep_node(report.node)
         return taken
 
     def hear(self, node: str) -> None:
@@ -104,29 +135,66 @@ class AccountantService:
         with self._lock:
             known = self._accountant.release(node, self._clock())
             self._changed()
-            self._keep(lambda store: store.forget(node))
+        self._keep_node(node)
         return known
+
+    def _keep_node(self, node: str) -> None:
+        """Write what the node says by now, or that it is gone."""
+        with self._keeping:  # one after another, or an older state could come to lie over a newer one
+            with self._lock:
+                whole = self._accountant.report_of(node)
+            self._keep(lambda store: store.forget(node) if whole is None else store.save_report(whole))
 
     def tick(self) -> int:
         """To be called every few seconds; says how many pods are kept."""
         with self._lock:
-            self._accountant.tick(self._clock())
+            gone = self._accountant.tick(self._clock())
             self._changed()
-            if self.options.ledger is not None:
-                self._keep(lambda store: store.save_ledger(self._accountant.ledger))
-            return len(self._accountant.groups)
+            done = self._journal.write_ledger(self._accountant.ledger.reservations) if self._journal else None
+            pods = len(self._accountant.groups)
+        if done is not None:
+            self._keep(lambda _: done.result())
+        for node in gone:
+            self._keep_node(node)
+        return pods
+
+    def begin_resize(self, old: Pod, new: Pod, *, reserve: bool = True) -> tuple[ResizeVerdict, Future[None] | None]:
+        """May the pod be resized; and, with a ledger, what to wait for before it is told: the growth is reserved, not yet
+        durably. Where that fails, with StoreError, the reservation is taken back and the resize must be refused.
+        """
+        with self._lock:
+            accountant = self._accountant
+            before = accountant.ledger
+            answer, unready, ledger = accountant.decide(old, new, self._clock(), reserve=reserve)
+            verdict = ResizeVerdict(answer, unready)
+            if ledger is before:
+                return verdict, None
+            accountant.ledger = ledger
+            self._changed()
+            reservation = ledger.reservations.get(old.uid)
+            if self._journal is None or reservation is None or reservation is before.reservations.get(old.uid):
+                return verdict, None  # some that have ended, which `tick` writes
+            done = self._journal.write({old.uid: reservation})
+        kept, written = before.reservations.get(old.uid), reservation
+        done.add_done_callback(lambda future: self._written(future, old.uid, written, kept))
+        return verdict, done
+
+    def _written(self, done: Future[None], uid: str, reservation: Reservation, before: Reservation | None) -> None:
+        """Where it was not, the growth was not admitted after all. What was decided meanwhile counted it in: too careful only."""
+        if done.exception() is None:
+            return
+        with self._lock:
+            ledger = self._accountant.ledger
+            if ledger.reservations.get(uid) is reservation:
+                self._accountant.ledger = ledger.without(uid) if before is None else ledger.having(uid, before)
+                self._changed()
 
     def resize(self, old: Pod, new: Pod, *, reserve: bool = True) -> ResizeVerdict:
-        """May the pod be resized. With a ledger the growth is reserved, durably, before this returns. Raises StoreError."""
-        with self._lock:
-            answer, unready, ledger = self._accountant.decide(old, new, self._clock(), reserve=reserve)
-            if ledger is not self._accountant.ledger:
-                reservation = ledger.reservations.get(old.uid)
-                if self._store is not None and reservation is not None:
-                    self._store.save_reservation(old.uid, reservation)  # others that have ended are written by `tick`
-                self._accountant.ledger = ledger
-                self._changed()
-        return ResizeVerdict(answer, unready)
+        """`begin_resize`, and wait until it may be told. Raises StoreError."""
+        verdict, done = self.begin_resize(old, new, reserve=reserve)
+        if done is not None:
+            done.result()
+        return verdict
 
     def view(self) -> AccountantView:
         """Everything at this moment."""
@@ -142,15 +210,13 @@ class AccountantService:
     def jobs(self) -> list[Job]:
         """The pod groups with what they hold and wait for."""
         with self._lock:
-            pods, min_members = captured_jobs(self._accountant)
-        return jobs_of_capture(pods, min_members)
+            taken = captured_jobs(self._accountant)
+        return jobs_of_capture(taken)
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """A pod of the objects; None where reports alone tell of it."""
-        objects = self._accountant.objects
-        wanted = (namespace, name)
-        pods = () if objects is None else objects.pods
-        return next((pod for pod in pods if (pod.namespace, pod.name) == wanted), None)
+        with self._lock:
+            return self._accountant.observed.named(namespace, name)
 
     def _changed(self) -> None:
         self._changes += 1

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -37,6 +38,14 @@ class StoreError(AgentError):
     def __init__(self, path: Path, error: OSError | str, hint: str = "make the directory writable, with room") -> None:
         why = error if isinstance(error, str) else error.strerror
         super().__init__(f"{path}: {why}", hint=hint)
+
+
+class Kept(StrEnum):
+    """What was found of a journal. DAMAGED: elsewhere than in its last line, which a crash may cut short."""
+
+    WHOLE = "whole"
+    DAMAGED = "damaged"
+    NONE = "none"
 
 
 class AccountantStore:
@@ -70,14 +79,12 @@ class AccountantStore:
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def load_ledger(self) -> tuple[Ledger, bool]:
-        """The reservations, and whether some may be lost: a journal that is damaged elsewhere than in its last line.
-
-        Raises StoreError where it cannot be read or written.
-        """
-        found, lost = dict[str, Reservation](), False
+    def load_ledger(self) -> tuple[Ledger, Kept]:
+        """The reservations, and whether they are all. Raises StoreError where the journal cannot be read or written."""
+        found, lost, new = dict[str, Reservation](), False, True
         try:
             if self._journal.exists():
+                new = False
                 with self._journal.open("rb") as stream:
                     data = stream.read(_MAX_JOURNAL + 1)
                 *lines, torn = data.split(b"\n")
@@ -94,21 +101,15 @@ class AccountantStore:
             self._rewrite()
         except OSError as error:
             raise StoreError(self._journal, error) from error
-        return Ledger(found), lost
+        return Ledger(found), Kept.NONE if new else Kept.DAMAGED if lost else Kept.WHOLE
 
-    def save_ledger(self, ledger: Ledger) -> None:
-        """Make this ledger durable. Raises StoreError; then the ledger before is still the one on disk."""
-        now = ledger.reservations
-        changed: dict[str, Reservation | None] = {
-            uid: each for uid, each in now.items() if self._written.get(uid) is not each
-        }
-        self._append({**changed, **dict.fromkeys(self._written.keys() - now.keys())})
+    @property
+    def reservations(self) -> Mapping[str, Reservation]:
+        """What is on disk."""
+        return self._written
 
-    def save_reservation(self, uid: str, reservation: Reservation) -> None:
-        """Make one reservation durable. Raises StoreError; then it is not on disk."""
-        self._append({uid: reservation})
-
-    def _append(self, changed: Mapping[str, Reservation | None]) -> None:
+    def save(self, changed: Mapping[str, Reservation | None]) -> None:
+        """Make reservations, or the end of some, durable together. Raises StoreError; then none of them is on disk."""
         if not changed:
             return
         try:

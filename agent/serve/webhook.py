@@ -1,10 +1,12 @@
 """The validating webhook for `pods/resize`: AdmissionReview in, the accountant's answer out. Transport is `agent.serve.http`.
 
-Answered on the event loop itself: a review costs about a millisecond, and one thread makes no two resizes race.
+Decided on the event loop itself: a review costs about a millisecond, and one thread makes no two resizes race. Only the
+reservation's way to the disk is waited for, which all reviews under way share.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -22,7 +24,7 @@ from agent.formats.admission_review import (
 from agent.queues.resize_admission import ResizeReason
 from agent.serve.accountant import AccountantService, ResizeVerdict
 from agent.serve.accountant_store import StoreError
-from agent.serve.http import Limits, Posting, Request, Response
+from agent.serve.http import Limits, LoopPosting, Request, Response
 from agent.serve.queue_series import (
     LEDGER_WRITE,
     NOT_A_RESIZE,
@@ -66,11 +68,11 @@ class ResizeWebhook:
         self._fail_open = fail_open
         self._standby = standby
 
-    def posting(self) -> Posting:
+    def posting(self) -> LoopPosting:
         """For an HTTPServer, under PATH."""
-        return Posting(self.answer, MAX_BYTES, direct=True)
+        return LoopPosting(self.answer, MAX_BYTES)
 
-    def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response:
         """One review. A body that is none gets 400: without its uid there is nothing to answer to."""
         begin = time.perf_counter()
         try:
@@ -78,14 +80,14 @@ class ResizeWebhook:
         except ReviewError as error:
             self._count("rejected", UNREADABLE)
             return Response(f"{error}\n", status=400)
-        answer, reason = self._decide(review)
+        answer, reason = await self._decide(review)
         self._count("admitted" if answer.allowed else "rejected", reason)
         self._tell(review, answer, reason)
         body = encode_answer(review.uid, answer)
         self._tally.observe(REVIEW_SECONDS, time.perf_counter() - begin)
         return Response(body, JSON)
 
-    def _decide(self, review: AdmissionRequest) -> tuple[AdmissionAnswer, str]:
+    async def _decide(self, review: AdmissionRequest) -> tuple[AdmissionAnswer, str]:
         if not review.is_pod_resize:
             return AdmissionAnswer(True), NOT_A_RESIZE
         try:
@@ -94,7 +96,9 @@ class ResizeWebhook:
             return self._unjudged(f"{review.namespace}/{review.name}", str(error), 400, "BadRequest"), UNREADABLE
         why = self._standby()
         try:
-            verdict = self._service.resize(old, new, reserve=not review.dry_run and not why)
+            verdict, durable = self._service.begin_resize(old, new, reserve=not review.dry_run and not why)
+            if durable is not None:
+                await asyncio.wrap_future(durable)
         except StoreError as error:
             # Without its reservation this growth could be given away a second time: open or not, it must wait.
             log.error("resize not admitted: %s", error)

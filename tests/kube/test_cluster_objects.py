@@ -11,14 +11,16 @@ from typing import Any
 from agent.formats.queue_objects import QueueObjects
 from agent.kube.cluster_objects import ClusterObjects
 from agent.kube.http_access import Access
+from agent.model.pod import Pod
 from tests.kube.servers import Answer, Asked, HTTPPart, served
-from tests.serve.accountants import pod_group, queue
+from tests.serve.accountants import pod, pod_group, queue
 
 KINDS = {
     "queues": "QueueList",
     "podgroups": "PodGroupList",
     "priorityclasses": "PriorityClassList",
     "nodes": "NodeList",
+    "pods": "PodList",
 }
 
 
@@ -59,14 +61,14 @@ def stored(obj: dict[str, Any], uid: str, version: int = 1) -> dict[str, Any]:
 
 
 @contextmanager
-def following(cluster: Cluster) -> Iterator[tuple[ClusterObjects, HTTPPart]]:
+def following(cluster: Cluster, *, pods: bool = False) -> Iterator[tuple[ClusterObjects, HTTPPart]]:
     with served(cluster.answer) as part:
-        found = ClusterObjects(Access(part.url), without=["Pod"])
+        found = ClusterObjects(Access(part.url), pods=pods)
         found.start()
         try:
             yield found, part
         finally:
-            for kind in ("queues", "podgroups", "priorityclasses", "nodes"):
+            for kind in KINDS:
                 cluster.stream(kind).put(None)
             found.stop()
 
@@ -140,7 +142,61 @@ def test_an_object_that_cannot_be_read_keeps_its_last_form() -> None:
         broken = stored(queue("leaf"), "q1", 11)
         broken["spec"]["resources"]["cpu"]["limit"] = "much"
         cluster.stream("queues").put({"type": "MODIFIED", "object": broken})
-        assert read(found, part).queues[0].limit.cpu == 1000
+        cluster.stream("queues").put({"type": "ADDED", "object": stored(queue("other"), "q2", 12)})
+        assert [(each.name, each.limit.cpu) for each in read(found, part).queues] == [("leaf", 1000), ("other", -1)]
+
+
+def test_an_event_that_makes_no_difference_is_no_change() -> None:
+    cluster = Cluster()
+    cluster.items = {"queues": [stored(queue("leaf"), "q1")]}
+    with following(cluster) as (found, part):
+        read(found, part)
+        cluster.stream("queues").put({"type": "MODIFIED", "object": stored(queue("leaf"), "q1", 42)})
+        cluster.stream("queues").put(None)
+        part.until(lambda: any(asked.query.get("resourceVersion") == "42" for asked in part.asked))
+        assert not found.changed()
+
+
+def test_of_pods_only_what_has_changed_is_told() -> None:
+    cluster = Cluster()
+    cluster.items = {"pods": [stored(pod(name, "1"), name) for name in ("p1", "p2")]}
+    with following(cluster, pods=True) as (found, part):
+        read(found, part)
+        first = found.pods()
+        assert first is not None
+        assert sorted(first) == ["p1", "p2"]
+        assert found.pods() == {}
+        cluster.stream("pods").put({"type": "DELETED", "object": stored(pod("p1", "1"), "p1", 11)})
+        cluster.stream("pods").put({"type": "MODIFIED", "object": stored(pod("p2", "1"), "p2", 12)})
+        cluster.stream("pods").put({"type": "ADDED", "object": stored(pod("p3", "3"), "p3", 13)})
+        part.until(found.changed)
+        told = dict[str, Pod | None]()
+
+        def all_told() -> bool:
+            told.update(found.pods() or {})
+            return "p3" in told
+
+        part.until(all_told)
+        assert told.keys() == {"p1", "p3"}, "the event about p2 changed nothing"
+        assert told["p1"] is None
+        found.read()
+        assert not found.changed()
+        found.put_back(told)
+        assert found.changed()
+        assert found.pods() == told
+
+
+def test_a_new_list_tells_what_is_different_from_what_was_known() -> None:
+    cluster = Cluster()
+    cluster.items = {"pods": [stored(pod(name, "1"), name) for name in ("p1", "p2", "p3")]}
+    with following(cluster, pods=True) as (found, part):
+        read(found, part)
+        found.pods()
+        cluster.items = {"pods": [stored(pod("p2", "1"), "p2", 20), stored(pod("p3", "3"), "p3", 21)]}
+        cluster.stream("pods").put({"type": "ERROR", "object": {"code": 410, "message": "too old"}})
+        cluster.stream("pods").put(None)
+        part.until(found.changed)
+        assert (found.pods() or {}).keys() == {"p1", "p3"}
 
 
 def test_nothing_is_read_before_every_kind_was_listed() -> None:

@@ -219,7 +219,7 @@ def test_pods_of_the_api_server_count_where_no_agent_reports() -> None:
 
 def test_jobs_are_known_from_reports_alone() -> None:
     found = everybody_reports(accountant())
-    jobs = jobs_of_capture(*captured_jobs(found))
+    jobs = jobs_of_capture(captured_jobs(found))
     assert [(job.name, job.queue, len(job.running)) for job in jobs] == [("prod/pg", "leaf", 3)]
 
 

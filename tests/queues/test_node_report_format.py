@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.model.occupancy import GPUMemory
 from agent.model.quantity import Quantity
 from agent.model.state import Epoch
 from agent.queues.charge import NANO, Amounts
@@ -20,7 +21,8 @@ amounts = st.builds(
     st.integers(0, 800).map(lambda each: each * NANO // 100),
 )
 names = st.from_regex(r"[a-z]{1,8}", fullmatch=True)
-pods = st.builds(ReportedPod, names, names, names, names, st.none() | st.booleans(), amounts, amounts)
+gpu_memory = st.none() | st.builds(GPUMemory, st.integers(1, 16), st.integers(1, 2**40))
+pods = st.builds(ReportedPod, names, names, names, names, st.none() | st.booleans(), amounts, amounts, gpu_memory)
 stamps = st.tuples(st.builds(Epoch, st.integers(0, 2**40), st.just("ab" * 8)), st.integers(0, 2**60))
 reports = st.builds(
     NodeReport,
@@ -89,6 +91,13 @@ def test_a_pod_whose_containers_have_all_ended_costs_nothing() -> None:
         (document(pods={"u1": {"name": "x"}}), "needs namespace and name"),
         (document(pods={"u1": {"namespace": "a", "name": "b", "gpus": -1}}), "number of devices"),
         (document(pods={"u1": {"namespace": "a", "name": "b", "effective": {"cpu": "lots"}}}), "effective"),
+        (document(pods={"u1": {"namespace": "a", "name": "b", "effective": {"cpu": "-4"}}}), "cpu: is less than 0"),
+        (document(pods={"u1": {"namespace": "a", "name": "b", "requested": {"memory": "-1n"}}}), "less than 0"),
+        (document(pods={"u1": {"namespace": "a", "name": "b", "gpuMemory": {"devices": 1}}}), "number of devices"),
+        (
+            document(pods={"u1": {"namespace": "a", "name": "b", "gpuMemory": {"devices": 0, "mebibytes": 1}}}),
+            "devices",
+        ),
         (document(pods={f"u{number}": {} for number in range(5001)}), "5001 entries"),
         (document(gone=[7]), "gone"),
     ],

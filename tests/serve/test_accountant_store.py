@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.queues.ledger import Ledger, Reservation
 from agent.queues.resize_admission import CPUMemory
-from agent.serve.accountant_store import AccountantStore, StoreError
+from agent.serve.accountant_store import AccountantStore, Kept, StoreError
 from tests.serve.accountants import report
 
 ONE = Reservation("prod/p1", "leaf", True, CPUMemory(2000, 0), CPUMemory(1000, 0), 1e9)
@@ -19,10 +19,11 @@ def saved(directory: Path, *ledgers: Ledger) -> None:
     with AccountantStore(directory) as store:
         store.load_ledger()
         for ledger in ledgers:
-            store.save_ledger(ledger)
+            ended = dict.fromkeys(store.reservations.keys() - ledger.reservations.keys())
+            store.save({**ledger.reservations, **ended})
 
 
-def loaded(directory: Path) -> tuple[Ledger, bool]:
+def loaded(directory: Path) -> tuple[Ledger, Kept]:
     with AccountantStore(directory) as store:
         return store.load_ledger()
 
@@ -40,7 +41,7 @@ def test_the_last_ledger_saved_is_the_one_loaded(
 ) -> None:
     directory = tmp_path_factory.mktemp("store")
     saved(directory, *map(Ledger, history))
-    assert loaded(directory) == (Ledger(history[-1] if history else {}), False)
+    assert loaded(directory) == (Ledger(history[-1] if history else {}), Kept.WHOLE)
 
 
 def test_a_journal_stays_short(tmp_path: Path) -> None:
@@ -53,9 +54,9 @@ def test_a_line_cut_short_by_a_crash_was_never_told(tmp_path: Path) -> None:
     saved(tmp_path, Ledger({"a": ONE}))
     with (tmp_path / "ledger.jsonl").open("ab") as stream:
         stream.write(b'{"uid": "b", "reserv')
-    assert loaded(tmp_path) == (Ledger({"a": ONE}), False)
+    assert loaded(tmp_path) == (Ledger({"a": ONE}), Kept.WHOLE)
     saved(tmp_path, Ledger({"a": ONE, "c": ONE}))
-    assert loaded(tmp_path) == (Ledger({"a": ONE, "c": ONE}), False)
+    assert loaded(tmp_path) == (Ledger({"a": ONE, "c": ONE}), Kept.WHOLE)
 
 
 @pytest.mark.parametrize("damage", [b"nonsense\n", b"{}\n", b"\xff\xff\n", b"[" * 9000 + b"\n", b"x" * 20_000 + b"\n"])
@@ -63,15 +64,15 @@ def test_a_damaged_journal_is_kept_aside_and_counts_as_lost(tmp_path: Path, dama
     saved(tmp_path, Ledger({"a": ONE}))
     journal = tmp_path / "ledger.jsonl"
     journal.write_bytes(damage + journal.read_bytes())
-    assert loaded(tmp_path) == (Ledger({"a": ONE}), True)
+    assert loaded(tmp_path) == (Ledger({"a": ONE}), Kept.DAMAGED)
     assert (tmp_path / "ledger.jsonl.damaged").read_bytes().startswith(damage)
-    assert loaded(tmp_path) == (Ledger({"a": ONE}), False)
+    assert loaded(tmp_path) == (Ledger({"a": ONE}), Kept.WHOLE)
 
 
 def test_one_accountant_has_the_directory(tmp_path: Path) -> None:
     with AccountantStore(tmp_path), pytest.raises(StoreError, match="another accountant"), AccountantStore(tmp_path):
         pass
-    assert loaded(tmp_path) == (Ledger(), False)
+    assert loaded(tmp_path) == (Ledger(), Kept.NONE)
 
 
 def test_reports_are_kept_by_node_and_unreadable_ones_passed_over(tmp_path: Path) -> None:

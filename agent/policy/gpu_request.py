@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from math import ceil
 
+from agent.model.occupancy import GPUMemory
 from agent.model.pod import Pod, ResourceList
 
 FRACTION = "gpu-fraction"  # of one device, between 0 and 1
@@ -42,10 +42,15 @@ class GPURequest:
         device_memory_mib: memory of one GPU of the pod's node (label nvidia.com/gpu.memory). A memory request is
         rounded up to a hundredth of it per device, and is 0 while no node is known.
         """
-        whole = 100 * self.mig_slices
-        if self.memory_mib:
-            return whole + (self.devices * ceil(self.memory_mib * 100 / device_memory_mib) if device_memory_mib else 0)
-        return whole + self.devices * round(self.portion * 100)
+        by_memory = self.memory
+        if by_memory is not None:
+            return 100 * self.mig_slices + by_memory.hundredths(device_memory_mib)
+        return 100 * self.mig_slices + self.devices * round(self.portion * 100)
+
+    @property
+    def memory(self) -> GPUMemory | None:
+        """What is asked for by memory."""
+        return GPUMemory(self.devices, self.memory_mib) if self.memory_mib else None
 
 
 def gpu_request(pod: Pod, requests: ResourceList) -> GPURequest:

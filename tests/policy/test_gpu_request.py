@@ -4,7 +4,7 @@ import pytest
 
 from agent.model.pod import Pod
 from agent.model.quantity import Quantity
-from agent.queues.gpu_request import gpu_request
+from agent.policy.gpu_request import gpu_request
 
 
 @pytest.mark.parametrize(

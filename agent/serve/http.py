@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from http import HTTPStatus
@@ -74,15 +74,23 @@ class Response:
 
 
 Route = Callable[[Request], Response]
+LoopRoute = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """What answers POST of a path. direct: on the event loop itself, for answers that take about a millisecond at most."""
+    """What answers POST of a path, in a worker thread."""
 
     route: Route
     max_bytes: int
-    direct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPosting:
+    """What answers POST of a path on the event loop itself: between two awaits about a millisecond at most."""
+
+    route: LoopRoute
+    max_bytes: int
 
 
 class Head(NamedTuple):
@@ -120,7 +128,7 @@ class HTTPServer:
         routes: Mapping[str, Route],
         limits: Limits | None = None,
         *,
-        posts: Mapping[str, Posting] | None = None,
+        posts: Mapping[str, Posting | LoopPosting] | None = None,
         tls: ServerTLS | None = None,
         open_paths: Collection[str] = (),
         socket: SocketAccess | None = None,
@@ -214,7 +222,7 @@ class _Site:
     def __init__(
         self,
         routes: Mapping[str, Route],
-        posts: Mapping[str, Posting],
+        posts: Mapping[str, Posting | LoopPosting],
         limits: Limits,
         tls: ServerTLS | None,
         open_paths: frozenset[str],
@@ -290,17 +298,20 @@ class _Connection:
 
     async def _answer(self, request: Request) -> Response:
         post = self._site.posts.get(request.path) if request.method == "POST" else None
-        route = self._site.routes.get(request.path) if post is None else post.route
-        if route is None:
-            paths = " ".join(sorted(self._site.routes))
-            return Response(f"not found; there is {paths}\n", status=HTTPStatus.NOT_FOUND)
+        route = self._site.routes.get(request.path)
         try:
-            if post is not None and post.direct:
-                return route(request)
-            return await asyncio.to_thread(route, request)
+            match post:
+                case LoopPosting():
+                    return await post.route(request)
+                case Posting():
+                    return await asyncio.to_thread(post.route, request)
+            if route is not None:
+                return await asyncio.to_thread(route, request)
         except Exception:
             log.exception("http path=%s failed", request.path)
             return Response("internal error; see the agent's log\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
+        paths = " ".join(sorted(self._site.routes))
+        return Response(f"not found; there is {paths}\n", status=HTTPStatus.NOT_FOUND)
 
     async def _send(self, response: Response, *, keep: bool, with_body: bool = True) -> None:
         body = response.body.encode() if isinstance(response.body, str) else response.body

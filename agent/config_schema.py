@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from agent.errors import AgentError
 from agent.model.cpuset import CPUSet
@@ -453,6 +453,13 @@ class Config(Section):
     reports: ReportsSection = ReportsSection()
     http: HTTPSection = HTTPSection()
     control: ControlSection = ControlSection()
+
+    @field_validator("cpuManagerPolicy", "memoryManagerPolicy", "topologyManagerPolicy", "topologyManagerScope")
+    @classmethod
+    def _empty_means_the_default(cls, text: str, info: ValidationInfo) -> str:
+        """As in the kubelet (apis/config/v1beta1, SetDefaults_KubeletConfiguration)."""
+        return text or cls.model_fields[info.field_name or ""].default
+
     queues: QueuesSection = QueuesSection()
 
     _check_reserved = field_validator("systemReserved", "kubeReserved")(_quantities)

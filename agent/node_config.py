@@ -10,9 +10,12 @@ from agent.config_schema import Config
 from agent.model.cpuset import CPUSet
 from agent.model.machine import Machine
 from agent.model.quantity import Quantity, QuantityError
+from agent.policy.feature_gates import ALL_ALPHA, FeatureGates
+from agent.policy.go_text import quote
 from agent.policy.managers import ManagerConfig
 from agent.policy.memory_static import is_memory
 from agent.policy.node_fit import NodeCapacity
+from agent.policy.topology_options import TopologyScope
 
 _MEMORY_SIGNAL = "memory.available"
 POD_LEVEL_MANAGERS = "PodLevelResourceManagers"
@@ -72,14 +75,16 @@ def node_capacity(machine: Machine, config: Config) -> NodeCapacity:
 
 
 def feature_gates(config: Config) -> Mapping[str, bool]:
-    """The configured gates; where the kubelet's configuration does not rule, the pod-level managers are on by default.
+    """The configured gates; where the kubelet's configuration does not rule, the pod-level managers are on by default, unless
+    AllAlpha: false says that nothing of their stage shall be.
 
     `resize.exclusive` turns on those for the resize of pinned pods.
     """
     gates = dict(config.featureGates)
+    on = FeatureGates.of({**gates, POD_LEVEL_MANAGERS: False})
     if config.resize.exclusive:
         gates |= dict.fromkeys(EXCLUSIVE_RESIZE, True)
-    if config.kubeletConfig is not None or not gates.get("PodLevelResources", True):
+    if config.kubeletConfig is not None or not on.pod_level_resources or gates.get(ALL_ALPHA) is False:
         return gates
     return {POD_LEVEL_MANAGERS: True, **gates}
 
@@ -87,6 +92,12 @@ def feature_gates(config: Config) -> Mapping[str, bool]:
 def manager_config(machine: Machine, config: Config) -> ManagerConfig:
     """The resource managers' settings. Raises ConfigError."""
     kept = reserved(machine, config)
+    scope = config.topologyManagerScope
+    if scope not in list(TopologyScope):  # a kubelet looks at it with policy none too (ValidateKubeletConfiguration)
+        raise ConfigError(
+            f"invalid configuration: topologyManagerScope (--topology-manager-scope) {quote(scope)} must be one of: "
+            '"container", or "pod"'
+        )
     explicit = CPUSet.parse(config.reservedSystemCPUs)
     reserved_memory: dict[int, Mapping[str, int]] = {}
     for entry in config.reservedMemory:
@@ -104,7 +115,7 @@ def manager_config(machine: Machine, config: Config) -> ManagerConfig:
         reserved_memory=reserved_memory,
         node_reserved_memory={r: q.value() for r, q in kept.items() if is_memory(r)},
         topology_policy=config.topologyManagerPolicy,
-        topology_scope=config.topologyManagerScope,
+        topology_scope=scope,
         topology_options=config.topologyManagerPolicyOptions,
         feature_gates=feature_gates(config),
         kubelet_version=config.kubeletVersion,

@@ -11,11 +11,13 @@ import click
 
 from agent.commands.options import config_options, parse_flags, socket_option
 from agent.config import Loaded, load
+from agent.errors import AgentError
 from agent.node.archive import open_sysroot
 from agent.node.topology import read_topology
 from agent.node_config import POD_LEVEL_MANAGERS, manager_config, node_capacity, reserved
 from agent.policy.managers import start
 from agent.policy.policy_machine import policy_machine
+from agent.preflight import faults, oddities
 from agent.serve.control_client import ControlClient
 
 
@@ -56,14 +58,28 @@ def show(config: Path | None, flags: tuple[str, ...], output: str) -> int:
 def check(config: Path | None, flags: tuple[str, ...], root: Path | None) -> int:
     """Check the configuration against this machine (or a captured one): would the agent start with it.
 
+    Of this machine also the sockets, groups, certificates, cgroups and directories that it names. Nothing is changed, and a
+    running agent does not mind.
+
     \b
     Example:
       pinfold config check --config ./config.yaml
     """
     loaded = load(config, parse_flags(flags))
+    found = list(faults(loaded.config)) if root is None else []
+    for oddity in oddities(loaded):
+        click.echo(f"warning: {oddity}", err=True)
+    lines: list[str] = []
     with open_sysroot(root if root is not None else Path(loaded.config.node.root)) as directory:
-        for line in facts(loaded, directory):
-            click.echo(line)
+        try:
+            lines += facts(loaded, directory)
+        except AgentError as error:
+            found.insert(0, error)
+    for fault in found[1:]:
+        click.echo(f"error: {fault}" + (f"\n hint: {fault.hint}" if fault.hint else ""), err=True)
+    if found:
+        raise found[0]
+    click.echo("\n".join(lines))
     return 0
 
 

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from agent.backends import backend, conflicts
 from agent.commands.options import config_options, parse_flags
 from agent.config import Loaded, load
-from agent.config_schema import ClientGroup, Config, KubernetesReportsSection, PodResourcesSection
+from agent.config_schema import Config, KubernetesReportsSection
 from agent.daemon import Daemon, Periods
 from agent.enforcement import Enforcement
 from agent.errors import AgentError
@@ -50,6 +50,7 @@ from agent.policy.pod_events import PodEvent
 from agent.policy.podresources_view import Shape
 from agent.policy.policy_machine import free_hugepages, policy_machine
 from agent.policy.second import SECOND_SOURCES
+from agent.preflight import oddities, refuse
 from agent.publisher import Publisher
 from agent.queue_server import QueueServer
 from agent.reporting import RemoteTarget, Reporter, SpoolTarget, Target, Told
@@ -58,17 +59,16 @@ from agent.serve.control import ControlServer
 from agent.serve.exposition import metrics_route
 from agent.serve.gauges import Observed, SourceHealth
 from agent.serve.health import Check, HealthBoard, health_routes
-from agent.serve.http import HTTPServer
+from agent.serve.http import HTTPServer, bound
 from agent.serve.loop import ServingLoop
 from agent.serve.metrics import NodeCollector
 from agent.serve.node_service import NodeService
 from agent.serve.page import StatusPage
-from agent.serve.podresources import Endpoint, PodResourcesServer
+from agent.serve.podresources import PodResourcesServer
 from agent.serve.podresources_upstream import Upstream, UpstreamAccess
 from agent.serve.series import Tally
-from agent.serve.sockets import SocketAccess, refuse_taken
-from agent.serve.tls import ServerTLS
-from agent.serve.token_bucket import RateLimit
+from agent.serve.sockets import refuse_taken
+from agent.server_config import endpoints, http_tls, node_access, sockets
 from agent.source_config import access, apiserver_access, node_name
 from agent.source_config import sources as pod_sources
 from agent.startup import first_state
@@ -104,11 +104,16 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
     rules = rules_of(machine, config)
     managers = rules.managers
     tally, board = Tally(), HealthBoard()
+    refuse(config)
+    for oddity in oddities(loaded):
+        say(_log, logging.WARNING, "configuration", oddity=oddity)
     pinned = conflicts(config)
     sources = PodSources(pod_sources(config), board)
     with ExitStack() as stack:
         store = stack.enter_context(StateStore(Path(config.state.directory)))
-        refuse_taken(sockets(config))  # first of all: an agent that cannot serve must not touch the pods of another
+        # first of all: an agent that cannot serve must not touch the pods of another
+        refuse_taken(access.path for access in sockets(config))
+        held = stack.enter_context(bound(config.http.address, config.http.port)) if config.http.port else None
         beginning = first_state(store)
         keeper = Keeper(
             store,
@@ -173,7 +178,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             service = NodeService(loop, node_access(config), shown, node_name(config), origin(config))
             service.start()
             stack.callback(service.stop)
-        if config.http.port:
+        if held is not None:
             registry = CollectorRegistry()
             ProcessCollector(registry=registry)
             registry.register(
@@ -186,9 +191,17 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             )
             page = StatusPage(shown, node_name(config), machine_facts(config, keeper))
             routes = {**health_routes(board), "/metrics": metrics_route(registry), **page.routes()}
-            tls = server_tls(config, board)
+            tls = http_tls(config)
+            if tls is not None:
+                board.watch("http-certificate", lambda: Check(True, tls.problem))
             http = HTTPServer(
-                loop, config.http.address, config.http.port, routes, tls=tls, open_paths=frozenset({"/metrics"})
+                loop,
+                config.http.address,
+                config.http.port,
+                routes,
+                tls=tls,
+                open_paths=frozenset({"/metrics"}),
+                held=held,
             )
             http.start()
             stack.callback(http.stop)
@@ -340,30 +353,6 @@ def decision_log(config: Config) -> DecisionLog | None:
     return DecisionLog(Path(section.directory), section.decisionBytes) if section.decisionBytes else None
 
 
-def sockets(config: Config) -> list[Path]:
-    """All sockets that the agent makes."""
-    others = (config.nodeService.socket, config.control.socket)
-    return [*(each.access.path for each in endpoints(config)), *(Path(path) for path in others if path)]
-
-
-def endpoints(config: Config) -> list[Endpoint]:
-    """The PodResources sockets: the one that everybody knows, and one per group of clients."""
-    section = config.podResources
-    return [_endpoint("default", section), *(_endpoint(name, group) for name, group in section.clients.items())]
-
-
-def node_access(config: Config) -> SocketAccess:
-    """The node service's socket."""
-    section = config.nodeService
-    return SocketAccess(Path(section.socket), int(section.mode, 8), section.group or None)
-
-
-def _endpoint(name: str, section: PodResourcesSection | ClientGroup) -> Endpoint:
-    access = SocketAccess(Path(section.socket), int(section.mode, 8), section.group or None)
-    limit = RateLimit(section.qps, section.burst) if section.qps else None
-    return Endpoint(access, name, limit)
-
-
 def upstream(config: Config, loop: ServingLoop, keeper: Keeper, changed: Callable[[], None]) -> Upstream | None:
     """The PodResources server whose devices are passed through, if configured."""
     section = config.podResources.upstream
@@ -371,17 +360,6 @@ def upstream(config: Config, loop: ServingLoop, keeper: Keeper, changed: Callabl
         return None
     access = UpstreamAccess(Path(section.socket), section.periodSeconds, section.timeoutSeconds)
     return Upstream(loop, access, lambda: frozenset(keeper.state.pods), changed)
-
-
-def server_tls(config: Config, board: HealthBoard) -> ServerTLS | None:
-    """The certificate of the HTTP server, if any; what is wrong with a renewed one is told by readyz."""
-    section = config.http
-    if not section.certificate:
-        return None
-    client_ca = Path(section.clientCA) if section.clientCA else None
-    tls = ServerTLS(Path(section.certificate), Path(section.key), client_ca)
-    board.watch("http-certificate", lambda: Check(True, tls.problem))
-    return tls
 
 
 def observed(daemon: Daemon, board: HealthBoard, devices: Upstream | None, service: NodeService | None) -> Observed:

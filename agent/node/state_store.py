@@ -126,6 +126,15 @@ class Loaded:
     set_aside: tuple[SetAside, ...] = ()
 
 
+def check_directory(directory: Path) -> None:
+    """Whether the directory is there or can be made, as far as that shows without making it. Raises StateWriteError."""
+    there = next(each for each in (directory, *directory.parents) if os.path.lexists(each))
+    if not there.is_dir():
+        raise StateWriteError(
+            directory, "open the state directory", NotADirectoryError(errno.ENOTDIR, f"{there} is not a directory")
+        )
+
+
 class StateStore:
     """The state directory, held by this process for as long as the store is open.
 
@@ -144,6 +153,7 @@ class StateStore:
         self._loaded = False
         self._damaged: dict[Path, datetime] = {}  # still in place, since moving them failed: file -> when it was found
         self._lock: int | None = None
+        check_directory(directory)
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = self._hold()

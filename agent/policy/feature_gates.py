@@ -22,6 +22,31 @@ _NAMES: Mapping[str, str] = {
 }
 
 
+_MANAGERS = _NAMES["pod_level_resource_managers"]
+_ALPHA = frozenset(
+    {
+        "CPUManagerPolicyAlphaOptions",
+        "TopologyManagerPolicyAlphaOptions",
+        "InPlacePodVerticalScalingExclusiveCPUs",
+        "InPlacePodVerticalScalingExclusiveMemory",
+    }
+)
+_BETA = frozenset(
+    {
+        "PodLevelResources",
+        "CPUManagerPolicyBetaOptions",
+        "TopologyManagerPolicyBetaOptions",
+        "InPlacePodLevelResourcesVerticalScaling",
+    }
+)
+ALL_ALPHA, ALL_BETA = "AllAlpha", "AllBeta"
+
+
+def known_gates() -> frozenset[str]:
+    """The names that decide something here, and the two that stand for every gate of a stage."""
+    return frozenset({*_NAMES.values(), ALL_ALPHA, ALL_BETA})
+
+
 class FeatureGateError(BadInputError):
     """The gates contradict each other."""
 
@@ -46,9 +71,19 @@ class FeatureGates:
     def of(cls, gates: Mapping[str, bool], *, kubelet_version: str = "1.36") -> FeatureGates:
         """The gates of a kubelet release with these overrides, by their Kubernetes names.
 
-        Names that decide nothing here are ignored, as a kubelet's configuration holds many. Raises FeatureGateError
-        where the pod-level managers are on without pod-level resources (KEP-5526 depends on KEP-2837).
+        AllAlpha and AllBeta stand for every gate of that stage that is not named itself (component-base/featuregate). Names that
+        decide nothing here are ignored, as a kubelet's configuration holds many. Raises FeatureGateError where the pod-level
+        managers are on without pod-level resources (KEP-5526 depends on KEP-2837).
         """
+        alpha = _ALPHA | {_MANAGERS} if kubelet_version == "1.36" else _ALPHA
+        beta = _BETA | {_MANAGERS} if kubelet_version != "1.36" else _BETA
+        stages = {
+            name: gates[each]
+            for each, stage in ((ALL_ALPHA, alpha), (ALL_BETA, beta))
+            if each in gates
+            for name in stage
+        }
+        gates = {**stages, **gates}
         values = {f.name: gates[_NAMES[f.name]] for f in fields(cls) if _NAMES[f.name] in gates}
         if kubelet_version == "1.37":
             values.setdefault("pod_level_resource_managers", True)

@@ -10,6 +10,7 @@ import asyncio
 import ipaddress
 import logging
 import os
+import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
@@ -113,11 +114,34 @@ class MalformedRequestError(Exception):
         self.response = Response(f"{text}\n", status=status, headers=headers or {})
 
 
+def bound(address: str, port: int) -> socket.socket:
+    """A socket that holds the address and does not listen yet. Raises HTTPAddressError where another has it, or there is none."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+        held = socket.socket(family, kind, protocol)
+        try:
+            # connections of an agent that has just ended do not count
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind(place)
+        except OSError:
+            held.close()
+            raise
+    except OSError as error:
+        raise _address_error(address, port, error) from error
+    return held
+
+
+def _address_error(address: str, port: int, error: OSError) -> HTTPAddressError:
+    hint = "stop what listens there, or set http.port to another one"
+    return HTTPAddressError(f"{address} port {port}: {error.strerror or error}", hint=hint)
+
+
 class HTTPServer:
     """Serves `routes` (path -> what answers it, called in a worker thread) and `posts` between `start` and `stop`.
 
     address: of loopback, or any with `tls`. port: 0 takes a free one; `port` tells which. open_paths: served to clients without a
-    certificate too, where `tls` asks for one. socket: a unix socket to listen on instead of address and port.
+    certificate too, where `tls` asks for one. socket: a unix socket to listen on instead of address and port. held: what `bound`
+    gave for the address.
     """
 
     def __init__(
@@ -132,9 +156,11 @@ class HTTPServer:
         tls: ServerTLS | None = None,
         open_paths: Collection[str] = (),
         socket: SocketAccess | None = None,
+        held: socket.socket | None = None,
     ) -> None:
         self.address = address
         self.port = port
+        self._held = held
         self._loop = loop
         self._site = _Site(routes, posts or {}, limits or Limits(), tls, frozenset(open_paths))
         self._limits = self._site.limits
@@ -156,9 +182,7 @@ class HTTPServer:
         try:
             self._loop.run(self._listen())
         except OSError as error:
-            hint = "stop what listens there, or set http.port to another one"
-            why = error.strerror or str(error)
-            raise HTTPAddressError(f"{self.address} port {self.port}: {why}", hint=hint) from error
+            raise _address_error(self.address, self.port, error) from error
 
     def stop(self) -> None:
         """Close the port and every connection."""
@@ -175,10 +199,10 @@ class HTTPServer:
         limit = self._limits.head_bytes
         tls = None if self._tls is None else self._tls.context()
         handshake = None if tls is None else self._limits.request_seconds
+        place = {"host": self.address, "port": self.port} if self._held is None else {"sock": self._held}
         self._server = await asyncio.start_server(
             self._connected,
-            self.address,
-            self.port,
+            **place,
             limit=limit,
             backlog=self._limits.connections,
             ssl=tls,

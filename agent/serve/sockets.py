@@ -70,16 +70,26 @@ class SocketFile:
         self._bound = access.path.with_name(f".{access.path.name}.new")
         self._identity: tuple[int, int] | None = None
 
+    def check(self) -> None:
+        """Raise SocketPathError where no socket can be made, as far as that shows without making one."""
+        path = self.access.path
+        if len(os.fsencode(self._bound)) > _MAX_PATH_BYTES:
+            limit = _MAX_PATH_BYTES - len(".new") - 1
+            raise SocketPathError(path, f"longer than {limit} bytes", "configure a shorter socket path")
+        self._gid()
+        there = next(each for each in path.parents if os.path.lexists(each))
+        if not there.is_dir():
+            raise SocketPathError(path, f"{there} is not a directory", "remove it, or configure another socket path")
+        if os.path.lexists(path) and not path.is_socket():
+            raise _no_socket(path)
+
     def claim(self) -> Path:
         """Make the directory and return the path to bind.
 
         Raises SocketInUseError where a live process listens at the final path, SocketPathError where no socket can be made.
         """
-        path = self.access.path
-        if len(os.fsencode(self._bound)) > _MAX_PATH_BYTES:
-            limit = _MAX_PATH_BYTES - len(".new") - 1
-            raise SocketPathError(path, f"longer than {limit} bytes", "configure a shorter socket path")
-        gid = self._gid()
+        self.check()
+        path, gid = self.access.path, self._gid()
         try:
             _make_directory(path.parent, gid)
             _refuse_live(path)
@@ -145,7 +155,7 @@ def _refuse_live(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise SocketPathError(path, "exists and is not a socket", "remove it, or configure another socket path")
+        raise _no_socket(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_CONNECT_SECONDS)
         try:
@@ -156,6 +166,10 @@ def _refuse_live(path: Path) -> None:
             raise SocketInUseError(path, "a process that does not answer") from error
         pid = _PEER.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
     raise SocketInUseError(path, _describe(pid))
+
+
+def _no_socket(path: Path) -> SocketPathError:
+    return SocketPathError(path, "exists and is not a socket", "remove it, or configure another socket path")
 
 
 def _describe(pid: int) -> str:

@@ -1,0 +1,88 @@
+"""What `run` would refuse on this host, found without changing anything: the same checks for `config check` and the start.
+
+What only a start can tell is not here: whether a socket, a port or the state directory is in use. `config check` runs beside
+the agent that uses them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from agent.backends import assemble, conflicts
+from agent.config import Loaded
+from agent.config_schema import Config
+from agent.errors import AgentError
+from agent.kube.http_access import Server
+from agent.node.state_store import check_directory
+from agent.policy.feature_gates import known_gates
+from agent.serve.sockets import SocketFile
+from agent.server_config import http_tls, sockets
+from agent.source_config import access, apiserver_access
+from agent.source_config import sources as pod_sources
+
+
+def refuse(config: Config) -> None:
+    """Raise the first of `faults`, as it is."""
+    for fault in faults(config):
+        raise fault
+
+
+def faults(config: Config) -> Iterator[AgentError]:
+    """Everything that the agent would not start with, one for each subject."""
+    for check in (_sources, _enforcement, _state, _reports, _certificate):
+        try:
+            check(config)
+        except AgentError as error:
+            yield error
+    for socket in sockets(config):
+        try:
+            SocketFile(socket).check()
+        except AgentError as error:
+            yield error
+
+
+def oddities(loaded: Loaded) -> Iterator[str]:
+    """What the agent starts with and somebody has meant otherwise, one sentence each.
+
+    Gates that decide nothing here: a kubelet refuses a name that it does not know ("unrecognized feature gate"), and which names
+    it knows differs from release to release. Those of the kubelet's own file are its business.
+    """
+    ours = known_gates()
+    for name in sorted(loaded.config.featureGates.keys() - ours):
+        origin = loaded.origin(f"featureGates.{name}")
+        if loaded.config.kubeletConfig is not None and origin.startswith(f"{loaded.config.kubeletConfig}:"):
+            continue
+        yield f"{origin}: featureGates.{name} decides nothing here{_meant(name, ours)}"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.85)
+    return f", did you mean {lower[near[0]]}?" if near else ""
+
+
+def _sources(config: Config) -> None:
+    pod_sources(config)
+
+
+def _enforcement(config: Config) -> None:
+    if not conflicts(config):
+        assemble(config)
+
+
+def _state(config: Config) -> None:
+    check_directory(Path(config.state.directory))
+
+
+def _reports(config: Config) -> None:
+    if config.reports.kubernetes is not None:
+        Server(apiserver_access(config))
+    if config.reports.accountant is not None:
+        Server(access(config.reports.accountant))
+
+
+def _certificate(config: Config) -> None:
+    if config.http.port and (tls := http_tls(config)) is not None:
+        tls.context()

@@ -64,10 +64,22 @@ class Served:
     def send(self, body: bytes) -> str:
         return str(json.loads(self.client.post("/v1/reports", json.loads(body)))["taken"])
 
-    def admits(self, body: bytes) -> bool:
+    def review(self, body: bytes) -> dict[str, Any]:
         context = trusting(self.ca.certificate)
         connection = http.client.HTTPSConnection("127.0.0.1", self.webhook_port, timeout=30, context=context)
-        return bool(post(connection, PATH, body)[1]["response"]["allowed"])
+        found: dict[str, Any] = post(connection, PATH, body)[1]["response"]
+        return found
+
+    def admits(self, body: bytes) -> bool:
+        return bool(self.review(body)["allowed"])
+
+    def readiness(self) -> str:
+        """ "" where it is ready, else what its probe says."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.api_port, timeout=30)
+        connection.request("GET", "/readyz?verbose")
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        return "" if answer.status == 200 else text
 
 
 def free_port() -> int:
@@ -78,7 +90,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(directory: Path, ca: Pair, pair: Pair, **section: Any) -> Iterator[Served]:
+def serving(
+    directory: Path, ca: Pair, pair: Pair, sources: dict[str, Any] | None = None, **section: Any
+) -> Iterator[Served]:
     """`pinfold queues serve` with a webhook, an API, a socket and a ledger."""
     values = {
         "objects": [str(directory / "objects.yaml")],
@@ -95,7 +109,7 @@ def serving(directory: Path, ca: Pair, pair: Pair, **section: Any) -> Iterator[S
         "api": {"port": free_port()},
         **section,
     }
-    (directory / "config.yaml").write_text(yaml.safe_dump({"queues": values}))
+    (directory / "config.yaml").write_text(yaml.safe_dump({"queues": values, "sources": sources or {}}))
     command = [sys.executable, "-m", "agent", "queues", "serve", "--config", str(directory / "config.yaml")]
     environment = {key: value for key, value in os.environ.items() if key not in ("NOTIFY_SOCKET", "JOURNAL_STREAM")}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
@@ -187,6 +201,17 @@ def test_a_second_accountant_on_the_same_ledger_is_refused(tmp_path: Path) -> No
         ({"webhook": {"port": 9443}}, "over https only"),
         ({"webhook": {"port": 9443, "certificate": "a"}}, "belong together"),
         ({"ledger": True}, "give stateDirectory"),
+        ({"lease": {}}, "lease: without ledger"),
+        (
+            {"lease": {}, "ledger": True, "stateDirectory": "/x", "enabled": True},
+            "lease: an agent accounts for its own",
+        ),
+        ({"lease": {"renewDeadlineSeconds": 15}}, "retrySeconds < renewDeadlineSeconds < durationSeconds"),
+        ({"lease": {"retrySeconds": 11}}, "retrySeconds < renewDeadlineSeconds < durationSeconds"),
+        ({"lease": {"name": "../x"}}, "name"),
+        ({"lease": {"namespace": "a/b"}}, "namespace"),
+        ({"grpc": {"certificate": "a"}}, "certificate and key belong together"),
+        ({"grpc": {"address": "0.0.0.0", "port": 9559}}, "beyond loopback certificate, key and clientCA are needed"),
         ({"profile": "0.19"}, "0.18"),
     ],
 )

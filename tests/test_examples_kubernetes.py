@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from agent.config_schema import Config
+from agent.formats.lease import API
 from agent.kube.cluster_objects import KINDS
 from agent.serve.webhook import PATH
 
@@ -21,16 +22,19 @@ WEBHOOK = EXAMPLES / "queues-webhook.yaml"
 ANY = object()
 META = {"name!": str, "namespace": str, "labels": {"*": str}, "annotations": {"*": str}}
 PROBE = {"httpGet!": {"path!": str, "port!": ANY, "scheme": str}}
+ROLE = {"rules!": [{"apiGroups!": [str], "resources!": [str], "resourceNames": [str], "verbs!": [str]}]}
+BINDING = {
+    "roleRef!": {"apiGroup!": str, "kind!": str, "name!": str},
+    "subjects!": [{"kind!": str, "name!": str, "namespace!": str}],
+}
 SCHEMAS: dict[tuple[str, str], Any] = {
     ("v1", "ServiceAccount"): {},
     ("v1", "ConfigMap"): {"data!": {"*": str}},
-    ("rbac.authorization.k8s.io/v1", "ClusterRole"): {"rules!": [{"apiGroups!": [str], "resources!": [str], "verbs!": [str]}]},
-    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): {
-        "roleRef!": {"apiGroup!": str, "kind!": str, "name!": str},
-        "subjects!": [{"kind!": str, "name!": str, "namespace!": str}],
-    },
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"): ROLE,
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): BINDING,
+    ("rbac.authorization.k8s.io/v1", "Role"): ROLE,
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"): BINDING,
     ("v1", "Service"): {"spec!": {"selector!": {"*": str}, "ports!": [{"name!": str, "port!": int, "targetPort!": ANY}]}},
-    ("v1", "PersistentVolumeClaim"): {"spec!": {"accessModes!": [str], "resources!": {"requests!": {"storage!": str}}}},
     ("apps/v1", "Deployment"): {
         "spec!": {
             "replicas!": int,
@@ -41,6 +45,14 @@ SCHEMAS: dict[tuple[str, str], Any] = {
                 "spec!": {
                     "serviceAccountName!": str,
                     "priorityClassName": str,
+                    "topologySpreadConstraints": [
+                        {
+                            "maxSkew!": int,
+                            "topologyKey!": str,
+                            "whenUnsatisfiable!": str,
+                            "labelSelector!": {"matchLabels!": {"*": str}},
+                        }
+                    ],
                     "securityContext!": {
                         "runAsNonRoot!": bool, "runAsUser!": int, "fsGroup!": int, "seccompProfile!": {"type!": str},
                     },
@@ -66,7 +78,7 @@ SCHEMAS: dict[tuple[str, str], Any] = {
                             "name!": str,
                             "configMap": {"name!": str},
                             "secret": {"secretName!": str},
-                            "persistentVolumeClaim": {"claimName!": str},
+                            "emptyDir": {"sizeLimit": str},
                         }
                     ],
                 },
@@ -143,8 +155,10 @@ def test_the_configuration_in_it_is_read() -> None:
     text = of_kind("ConfigMap")["data"]["config.yaml"]
     section = Config.model_validate(yaml.safe_load(text)).queues
     ports = {each["name"]: each["containerPort"] for each in container()["ports"]}
-    assert ports == {"webhook": section.webhook.port, "api": section.api.port}
+    assert ports == {"webhook": section.webhook.port, "api": section.api.port, "grpc": section.grpc.port}
+    assert {each["targetPort"] for each in of_kind("Service")["spec"]["ports"]} == set(ports)
     assert section.ledger
+    assert (section.lease is not None) == (of_kind("Deployment")["spec"]["replicas"] > 1), "one replica answers"
 
 
 def container() -> Any:
@@ -156,9 +170,9 @@ def test_every_file_that_the_configuration_names_is_mounted() -> None:
     mounted = [each["mountPath"] for each in container()["volumeMounts"]]
     named = [
         section["stateDirectory"],
-        *(section[part][key] for part in ("webhook", "api") for key in ("certificate", "key")),
+        *(section[part][key] for part in ("webhook", "api", "grpc") for key in ("certificate", "key")),
     ]
-    for path in [*named, section["api"]["clientCA"], container()["args"][-1]]:
+    for path in [*named, *(section[part]["clientCA"] for part in ("api", "grpc")), container()["args"][-1]]:
         assert any(path == each or path.startswith(f"{each}/") for each in mounted), path
     volumes = {each["name"] for each in of_kind("Deployment")["spec"]["template"]["spec"]["volumes"]}
     assert volumes == {each["name"] for each in container()["volumeMounts"]}
@@ -174,6 +188,21 @@ def test_the_role_covers_what_is_watched_and_nothing_else() -> None:
     watched = {(kind.api_version.rpartition("/")[0], kind.path.rpartition("/")[2]) for kind in KINDS}
     assert granted == watched
     assert all(rule["verbs"] == ["list", "watch"] for rule in of_kind("ClusterRole")["rules"])
+
+
+def test_the_account_may_read_make_and_renew_its_lease_and_no_other() -> None:
+    lease = Config.model_validate(yaml.safe_load(of_kind("ConfigMap")["data"]["config.yaml"])).queues.lease
+    assert lease is not None
+    role, binding, namespace = of_kind("Role"), of_kind("RoleBinding"), of_kind("Deployment")["metadata"]["namespace"]
+    assert {each["metadata"]["namespace"] for each in (role, binding)} == {lease.namespace or namespace}
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    account = of_kind("Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
+    assert [(each["name"], each["namespace"]) for each in binding["subjects"]] == [(account, namespace)]
+    assert all(
+        (each["apiGroups"], each["resources"]) == ([API.partition("/")[0]], ["leases"]) for each in role["rules"]
+    )
+    verbs = {verb: each.get("resourceNames") for each in role["rules"] for verb in each["verbs"]}
+    assert verbs == {"get": [lease.name], "update": [lease.name], "create": None}
 
 
 def test_the_webhook_reaches_the_service_and_its_path() -> None:

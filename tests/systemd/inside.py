@@ -233,6 +233,14 @@ class Steps:
     def exec(self) -> Seen:
         return {"ran": follow(self.sections, "Running a command in it")}
 
+    def units(self) -> Seen:
+        """units.py, in the program that was installed."""
+        done = run("/opt/pinfold/bin/python", "/job/units.py")
+        if done.returncode != 0:
+            return {"error": done.stdout}
+        seen: Seen = json.loads(done.stdout)
+        return seen
+
     def client(self) -> Seen:
         run("useradd", "--system", "--no-create-home", "exporter")
         before = run("runuser", "-u", "exporter", "--", "pinfold", "podresources", "check")
@@ -384,7 +392,18 @@ class Steps:
 
 ORDER = (
     *("program", "unit_files", "verify", "configuration", "start", "readiness", "security", "sandbox", "first_pod"),
-    *("exec", "client", "enforcement", "reload", "broken_reload", "stop", "kill", "watchdog", "wrong_at_start"),
+    *(
+        "exec",
+        "units",
+        "client",
+        "enforcement",
+        "reload",
+        "broken_reload",
+        "stop",
+        "kill",
+        "watchdog",
+        "wrong_at_start",
+    ),
     *("refusal", "upgrade", "uninstall"),
 )
 

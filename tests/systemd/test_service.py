@@ -59,7 +59,8 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     for made in (job, out, dist):
         made.mkdir()
     build_wheel(dist)
-    shutil.copy(Path(__file__).with_name("inside.py"), job)
+    for name in ("inside.py", "units.py"):
+        shutil.copy(Path(__file__).with_name(name), job)
     group = f"pinfold-systemd-{os.getpid()}"
     told = {"parent": group, "sections": sections(REPOSITORY / "docs" / "install.md")}
     (job / "install.json").write_text(json.dumps(told))
@@ -172,6 +173,36 @@ def test_it_is_active_only_when_ready_and_then_its_sockets_answer(everything: Se
 def test_a_command_runs_on_the_pods_own_cpu(everything: Seen) -> None:
     assert step(everything, "first_pod")["pods"] == {"web": "1"}
     assert "Cpus_allowed_list:\t1\n" in step(everything, "exec")["ran"][0]["said"]
+
+
+def test_systemd_makes_slices_and_scopes_as_it_is_asked_and_keeps_their_properties(everything: Seen) -> None:
+    seen = step(everything, "units")
+    assert (seen["version"], seen["top"]) == (252, "")
+    assert seen["moved"], "the process is in its scope"
+    wanted = {
+        "AllowedCPUs": "0-1,17",
+        "AllowedMemoryNodes": "0",
+        "MemoryMax": 64 << 20,
+        "CPUWeight": 20,
+        "CPUQuotaPerSecUSec": 1_500_000,
+    }
+    assert seen["said"] == [wanted] * 2
+    assert seen["after reload"] == [{**wanted, "AllowedCPUs": "1"}] * 2
+    assert seen["delegated"]
+    assert seen["ended"] != 0
+    assert not seen["left"], "no unit file stays behind"
+
+
+def test_systemds_refusals_are_errors_that_name_the_unit(everything: Seen) -> None:
+    seen = step(everything, "units")
+    kinds = {name: kind for name, (kind, _) in seen["refusals"].items()}
+    assert kinds == {
+        "no such unit": "NoSuchUnitError",
+        "exists": "UnitExistsError",
+        "no such process": "SystemdError",
+        "wrong type": "SystemdError",
+    }
+    assert seen["refusals"]["no such unit"][1].startswith("nosuch.scope: systemd refused to SetUnitProperties: ")
 
 
 def test_a_member_of_the_group_reads_podresources_and_nobody_else(everything: Seen) -> None:

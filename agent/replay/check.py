@@ -129,7 +129,7 @@ def _admission(record: JSONObject, output: JSONObject) -> str | None:
     """`init`, the first `parity_until` ops, and that everything after them is safe."""
     want, ops = record["want"], output.get("ops") or []
     if len(ops) != len(record["input"]["ops"]):
-        return f"{len(ops)} outcomes for {len(record['input']['ops'])} ops"
+        return output.get("error") or f"{len(ops)} outcomes for {len(record['input']['ops'])} ops"
     if difference := compare(output.get("init"), want["init"], "init"):
         return difference
     for index in range(record.get("parity_until", len(ops))):

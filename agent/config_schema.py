@@ -179,11 +179,15 @@ class ClientGroup(Section):
 
 
 class UpstreamSection(Section):
-    """Another PodResources server, the kubelet's say, whose devices and dynamic resources are passed through."""
+    """Another PodResources server, the kubelet's say, whose devices and dynamic resources are passed through. The NUMA nodes of
+    a pod's devices are hints for its CPUs and memory. waitSeconds: how long a pod beside a kubelet that asks for devices stays
+    unplaced until they are told; 0: it is placed at once.
+    """
 
     socket: PathText = "/var/lib/kubelet/pod-resources/kubelet.sock"
     periodSeconds: Annotated[float, Field(ge=0.05, le=3600)] = 10.0
     timeoutSeconds: Annotated[float, Field(gt=0, le=60)] = 2.0
+    waitSeconds: Annotated[float, Field(ge=0, le=300)] = 2.0
 
 
 class PodResourcesSection(Section):

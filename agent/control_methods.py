@@ -85,6 +85,7 @@ class ControlMethods:
             [*problems, *self.problems()],
             ready=self.board.is_ready(),
             paused=self.mode.mode is not Mode.RUNNING,
+            misaligned=self.keeper.misaligned,
         )
 
     # --- pause and release ---
@@ -139,7 +140,7 @@ class ControlMethods:
         keeper = self.keeper
         if "manifest" not in params:
             pod = self._known(str(params.get("pod", "")))
-            return [explain(keeper.managers, keeper.node, keeper.state, pod)]
+            return [explain(keeper.managers, keeper.node, keeper.state, pod, keeper.devices)]
         gate = keeper.managers.gates.pod_level_resources
         text = str(params["manifest"]).encode(errors="surrogatepass")  # lone surrogates are named as what is no UTF-8
         found = decode_manifests(text, str(params.get("file", "manifest")), pod_level_resources=gate)

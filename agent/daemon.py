@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent.control_methods import ControlMethods, everything
+from agent.device_watch import DeviceWatch
 from agent.enforcement import Enforcement
 from agent.errors import AgentError
 from agent.formats.kubelet_export import export
@@ -93,6 +94,7 @@ class Daemon:
         decision_log: DecisionLog | None = None,
         sources: PodSources | None = None,
         announce: Callable[[PodEvent], None] = lambda event: None,
+        devices: DeviceWatch | None = None,
     ) -> None:
         self.keeper = keeper
         self.manifests = manifests
@@ -112,6 +114,7 @@ class Daemon:
         self._mirrored: State | None = None
         self.sources = sources or PodSources((), board)
         self._announce = announce
+        self._devices = devices or DeviceWatch(keeper)
         self._awaited = False  # whether the loop has been told that a source has news
         self._listed: set[str] = set()  # names of pods that a source has listed since the start
         self._ending: frozenset[str] = frozenset()  # pods that wait for their containers to stop
@@ -154,7 +157,7 @@ class Daemon:
         self._inbox.put("reload")
 
     def look(self) -> None:
-        """A source has news."""
+        """A source, or whoever tells the devices, has news."""
         if not self._awaited:
             self._awaited = True
             self._inbox.put("look")
@@ -170,10 +173,6 @@ class Daemon:
         """CPUs, memory or NUMA nodes have come or gone: `what` in words."""
         say(_log, logging.INFO, "hotplug", events=what)
         self._inbox.put("machine")
-
-    def publish(self) -> None:
-        """Tell the servers again what the node holds: something beside the state has changed."""
-        self._inbox.put("publish")
 
     # --- the loop ---
 
@@ -200,8 +199,6 @@ class Daemon:
                 self._serve(message)
             elif message == "machine":
                 self._see_machine()
-            elif message == "publish":
-                self._publisher.publish(self._problems())
             now = time.monotonic()
             if now >= min(source_due, enforcement_due) or message in ("reload", "look", "machine"):
                 self._turn(enforce=now >= enforcement_due)
@@ -259,6 +256,7 @@ class Daemon:
         self._tell_all(decisions)
         self._record(before, decisions)
         self._announce_marks()
+        self._devices.tell(self._announce)
         if enforce or changed:
             self._enforce()
         if changed:
@@ -377,6 +375,7 @@ class Daemon:
             sources=beside.names if self.manifests is None else beside.names | {"manifests"},
             cgroups_seen=self.enforcement.hierarchy is not None,
             paused=self._mode.mode is not Mode.RUNNING,
+            devices=self._devices.seen(),
         )
 
     def _unread(self, listing: Listing, wanted: Sequence[Wanted]) -> list[Wanted]:

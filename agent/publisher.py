@@ -79,6 +79,8 @@ class Publisher:
                 ready=not wrong,
                 drift=tuple(self._drift),
                 paused=self.paused,
+                devices=keeper.devices,
+                misaligned=keeper.misaligned,
             )
         )
 

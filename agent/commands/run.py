@@ -18,6 +18,7 @@ from agent.commands.options import config_options, parse_flags
 from agent.config import Loaded, load
 from agent.config_schema import Config, KubernetesReportsSection
 from agent.daemon import Daemon, Periods
+from agent.device_watch import DeviceWatch, devices_awaited
 from agent.enforcement import Enforcement
 from agent.errors import AgentError
 from agent.keeper import Keeper, Rules, policy_in_force
@@ -131,7 +132,8 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
         resources = PodResourcesServer(loop, endpoints(config))
         queues = stack.enter_context(QueueServer(config.queues, loop)) if config.queues.enabled else None
         shown = NodeBoard()
-        devices = upstream(config, loop, keeper, lambda: daemon.publish())  # noqa: PLW0108 - made below
+        devices = upstream(config, loop, keeper, lambda: daemon.look())  # noqa: PLW0108 - made below
+        section = config.podResources.upstream
         couriers = couriers_of(config, tally)
         publisher = Publisher(
             keeper,
@@ -158,6 +160,7 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             decision_log=decision_log(config),
             sources=sources,
             announce=announcer(config, stack),
+            devices=DeviceWatch(keeper, devices, section.waitSeconds if section is not None else 0.0),
         )
         watch_hotplug(daemon, stack)
         sources.start(daemon.look)
@@ -359,7 +362,7 @@ def upstream(config: Config, loop: ServingLoop, keeper: Keeper, changed: Callabl
     if section is None:
         return None
     access = UpstreamAccess(Path(section.socket), section.periodSeconds, section.timeoutSeconds)
-    return Upstream(loop, access, lambda: frozenset(keeper.state.pods), changed)
+    return Upstream(loop, access, lambda: frozenset(keeper.state.pods), changed, lambda: devices_awaited(keeper.state))
 
 
 def observed(daemon: Daemon, board: HealthBoard, devices: Upstream | None, service: NodeService | None) -> Observed:
@@ -373,6 +376,7 @@ def observed(daemon: Daemon, board: HealthBoard, devices: Upstream | None, servi
         refused=len(keeper.refused),
         mispinned=daemon.mispinned,
         watchers=service.watchers if service is not None else 0,
+        misaligned=len(keeper.misaligned),
     )
 
 

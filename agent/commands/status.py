@@ -68,7 +68,7 @@ def render(status: Mapping[str, Any]) -> Iterator[str]:
             blocks = "".join(f"  {amount(block)}" for block in container["memory"])
             where = {"host": "shared", "pod": "shared in the pod", "container": "exclusive"}[container["isolation"]]
             yield f"  {container['name']}  cpus {container['cpus'] or '-'} ({where}){blocks}"
-        for mark in ("unplaced", "degraded", "resizeMessage"):
+        for mark in ("unplaced", "degraded", "misaligned", "resizeMessage"):
             if pod[mark]:
                 yield f"  {mark}: {printable(pod[mark])}"
     for each in status["refused"]:

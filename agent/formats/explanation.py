@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.formats import derivation as derivation_format
+from agent.model.devices import NO_DEVICES, NodeDevices
 from agent.model.pod import Pod
 from agent.model.state import Grants, PodRecord, State
 from agent.policy.admission import Verdict, holds
@@ -34,21 +35,28 @@ class Explanation:
         return replace(state, grants=self.verdict.grants, pods={**state.pods, self.pod.uid: record})
 
 
-def explain(managers: Managers, capacity: NodeCapacity, state: State, pod: Pod) -> Explanation:
-    """Judge `pod` on the node as it is, and say why. A pod that holds something already is shown as it runs."""
+def explain(
+    managers: Managers, capacity: NodeCapacity, state: State, pod: Pod, devices: NodeDevices = NO_DEVICES
+) -> Explanation:
+    """Judge `pod` on the node as it is, and say why. A pod that holds something already is shown as it runs.
+
+    devices: what is known of those that pods have.
+    """
     known = {record.pod.namespaced_name: record.pod for record in state.pods.values()}
     held = known.get(pod.namespaced_name)
     if held is not None:
         pod = held
     elif not pod.uid:
         pod = replace(pod, uid=f"explained-{pod.namespace}-{pod.name}")
-    verdict = judge(managers, capacity, state, pod)
+    held_devices = devices.of(pod.uid)
+    verdict = judge(managers, capacity, state, pod, devices=held_devices)
     owners = {uid: record.pod.namespaced_name for uid, record in state.pods.items()}
 
     def try_with(grants: Grants, changed: Pod) -> Verdict:
         """A pod that holds nothing in these grants and did before has been taken away to try: node fit must not count it."""
         here = {uid: record for uid, record in state.pods.items() if holds(grants, uid) or not holds(state.grants, uid)}
-        return judge(managers, capacity, replace(state, grants=grants, pods=here), changed)
+        here_now = replace(state, grants=grants, pods=here)
+        return judge(managers, capacity, here_now, changed, devices=held_devices)
 
     derivation = derive(managers, state.grants, pod, verdict, owners, try_with)
     notes = [str(finding) for finding in lint_pod(pod, managers.gates, managers.topology.scope)]

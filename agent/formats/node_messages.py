@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.model.numa import node_ids
-from agent.model.state import Affinity, Blocks, Grants, PodRecord, State
+from agent.model.state import Affinity, Blocks, Grants, Mark, PodRecord, State
 from agent.policy.feature_gates import FeatureGates
 from agent.policy.placement import Isolation, placements
 from agent.policy.qos import pod_qos
@@ -71,8 +71,8 @@ def _numa(node: Mapping[str, Any]) -> v1.NUMANode:
     )
 
 
-def pod_message(record: PodRecord, grants: Grants, gates: FeatureGates) -> v1.Pod:
-    """One pod with its containers; the same as long as its record, its entries in the grants and the gates are."""
+def pod_message(record: PodRecord, grants: Grants, gates: FeatureGates, misaligned: Mark | None = None) -> v1.Pod:
+    """One pod with its containers; the same as long as its record, its entries in the grants, the gates and the mark are."""
     pod, affinities = record.pod, record.affinities
     containers = [
         v1.Container(
@@ -96,6 +96,7 @@ def pod_message(record: PodRecord, grants: Grants, gates: FeatureGates) -> v1.Po
         resize_message=record.resize.message,
         unplaced=record.unplaced.message if record.unplaced else "",
         degraded=record.degraded.message if record.degraded else "",
+        misaligned=misaligned.message if misaligned else "",
         containers=containers,
         hint=_hint(affinities.get("")),
     )

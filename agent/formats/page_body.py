@@ -272,7 +272,7 @@ def _pod_rows(pod: Mapping[str, Any], colour: str) -> Iterator[str]:
     name = _name(pod)
     swatch = f"{_swatch(colour)} " if colour else ""
     head = f'<th scope="row">{swatch}{safe(name)}<br><span class="soft">{safe(pod["qos"])}, {safe(pod["phase"])}</span>'
-    for mark in ("unplaced", "degraded"):
+    for mark in ("unplaced", "degraded", "misaligned"):
         if pod[mark]:
             head += f'<br><span class="pill warn">{mark}</span> <span class="wrap">{safe(pod[mark])}</span>'
     head += f"<br>{_why(pod, 'Why here?')}</th>"

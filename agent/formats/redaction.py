@@ -216,4 +216,4 @@ class Redaction:
         return REDACTED if key in _PLACES and value and isinstance(value, str) else value
 
 
-_SENTENCES = frozenset({"message", "hint", "resizeMessage", "unplaced", "degraded"})
+_SENTENCES = frozenset({"message", "hint", "resizeMessage", "unplaced", "degraded", "misaligned"})

@@ -7,13 +7,15 @@ from typing import Any
 
 from agent.formats.numa_status import encode_numa
 from agent.model.numa import node_ids
-from agent.model.state import Blocks, PodRecord, State
+from agent.model.state import Blocks, Mark, PodRecord, State
 from agent.policy.managers import Managers
 from agent.policy.observation import Refused
 from agent.policy.placement import placements
 from agent.policy.qos import pod_qos
 from agent.policy.reasons import asked_amounts
 from agent.policy.resize_terms import conditions
+
+_NONE: Mapping[str, Mark] = {}
 
 
 def encode_status(
@@ -25,8 +27,12 @@ def encode_status(
     ready: bool,
     paused: bool = False,
     pods: bool = True,
+    misaligned: Mapping[str, Mark] = _NONE,
 ) -> dict[str, Any]:
-    """The whole status. Lists of CPUs are in kernel form, sizes in bytes. problems: one sentence each. pods: those too."""
+    """The whole status. Lists of CPUs are in kernel form, sizes in bytes. problems: one sentence each. pods: those too.
+
+    misaligned: UID -> why the pod's devices are far from its CPUs.
+    """
     reserved = managers.cpu.reserved if managers.cpu is not None else state.policy.reserved_cpus
     return {
         "epoch": str(state.epoch),
@@ -53,7 +59,9 @@ def encode_status(
             for node, numa in state.grants.memory.machine.items()
         },
         "numa": encode_numa(state, managers),
-        "pods": [_pod(record, state, managers) for record in state.pods.values()] if pods else [],
+        "pods": [_pod(record, state, managers, misaligned.get(uid)) for uid, record in state.pods.items()]
+        if pods
+        else [],
         "refused": [
             {
                 "uid": each.pod.uid,
@@ -69,7 +77,7 @@ def encode_status(
     }
 
 
-def _pod(record: PodRecord, state: State, managers: Managers) -> dict[str, Any]:
+def _pod(record: PodRecord, state: State, managers: Managers, misaligned: Mark | None) -> dict[str, Any]:
     pod = record.pod
     bubble = state.grants.cpu.pod_entries.get(pod.uid)
     return {
@@ -88,6 +96,7 @@ def _pod(record: PodRecord, state: State, managers: Managers) -> dict[str, Any]:
         ],
         "unplaced": record.unplaced.message if record.unplaced else "",
         "degraded": record.degraded.message if record.degraded else "",
+        "misaligned": misaligned.message if misaligned else "",
         "containers": [
             {
                 "name": placed.container,

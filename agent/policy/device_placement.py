@@ -24,7 +24,8 @@ _NATIVE = "kubernetes.io/"  # resource names of Kubernetes' own; devices have th
 
 def awaited(managers: Managers, record: PodRecord, devices: NodeDevices, now_seconds: float) -> tuple[str, ...]:
     """The device resources for which a pod should wait before it is placed; none once it has waited long enough."""
-    late = now_seconds >= record.admitted_seconds + devices.wait_seconds
+    waited = now_seconds - record.admitted_seconds
+    late = not 0 <= waited < devices.wait_seconds  # a clock that was set back ends the wait too
     if late or not devices.answering or not managers.aligned or not _is_placed(managers, record.pod):
         return ()
     told = devices.pods.get(record.pod.uid, {})

@@ -493,6 +493,7 @@ class Pod(_message.Message):
     DEGRADED_FIELD_NUMBER: _builtins.int
     CONTAINERS_FIELD_NUMBER: _builtins.int
     HINT_FIELD_NUMBER: _builtins.int
+    MISALIGNED_FIELD_NUMBER: _builtins.int
     uid: _builtins.str
     namespace: _builtins.str
     name: _builtins.str
@@ -508,6 +509,8 @@ class Pod(_message.Message):
     """why it runs in the shared pool although it asked for more; empty where it does not"""
     degraded: _builtins.str
     """why it holds less than it was granted"""
+    misaligned: _builtins.str
+    """why its devices are far from its CPUs; empty where they are not, or nothing is known"""
     @_builtins.property
     def memory(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemoryBlock]: ...
     @_builtins.property
@@ -532,10 +535,11 @@ class Pod(_message.Message):
         degraded: _builtins.str = ...,
         containers: _abc.Iterable[Global___Container] | None = ...,
         hint: Global___Hint | None = ...,
+        misaligned: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hint", b"hint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "cpus", b"cpus", "degraded", b"degraded", "hint", b"hint", "memory", b"memory", "name", b"name", "namespace", b"namespace", "phase", b"phase", "qos", b"qos", "resize", b"resize", "resize_message", b"resize_message", "uid", b"uid", "unplaced", b"unplaced"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "cpus", b"cpus", "degraded", b"degraded", "hint", b"hint", "memory", b"memory", "misaligned", b"misaligned", "name", b"name", "namespace", b"namespace", "phase", b"phase", "qos", b"qos", "resize", b"resize", "resize_message", b"resize_message", "uid", b"uid", "unplaced", b"unplaced"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

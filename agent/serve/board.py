@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.formats.status import encode_status
+from agent.model.devices import NO_DEVICES, NodeDevices
 from agent.model.pod import Pod
-from agent.model.state import State
+from agent.model.state import Mark, State
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Refused
@@ -20,6 +21,7 @@ class NodeView:
     """The node at one moment.
 
     problems: one sentence each. drift: the last repairs of what somebody else had changed, one line each, newest last.
+    devices: those that are known. misaligned: UID -> why a pod's devices are far from its CPUs.
     """
 
     state: State
@@ -30,11 +32,20 @@ class NodeView:
     ready: bool = True
     paused: bool = False
     drift: tuple[str, ...] = ()
+    devices: NodeDevices = NO_DEVICES
+    misaligned: Mapping[str, Mark] = field(default_factory=dict)
 
     def status(self, *, pods: bool = True) -> dict[str, Any]:
         """The view as `pinfold status -o json` has it. pods: those too."""
         status = encode_status(
-            self.state, self.managers, self.refused, self.problems, ready=self.ready, paused=self.paused, pods=pods
+            self.state,
+            self.managers,
+            self.refused,
+            self.problems,
+            ready=self.ready,
+            paused=self.paused,
+            pods=pods,
+            misaligned=self.misaligned,
         )
         return {**status, "drift": list(self.drift)}
 
@@ -44,6 +55,8 @@ class NodeView:
             self.state is other.state
             and self.managers is other.managers
             and (self.refused is other.refused or self.refused == other.refused)
+            and (self.devices is other.devices or self.devices == other.devices)
+            and self.misaligned == other.misaligned
             and (self.problems, self.ready, self.paused, self.drift)
             == (other.problems, other.ready, other.paused, other.drift)
         )

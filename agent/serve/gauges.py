@@ -34,7 +34,8 @@ class Observed:
     """What the gauges are computed from: the state in force, the machine it is about, whether the agent is ready.
 
     sources: whoever the agent listens to, by name. refused: pods that are wanted here and were refused. mispinned: cgroups
-    that are not as they should be after the last look. watchers: of the node service.
+    that are not as they should be after the last look. watchers: of the node service. misaligned: pods whose devices are far from
+    their CPUs.
     """
 
     state: State
@@ -44,6 +45,7 @@ class Observed:
     refused: int = 0
     mispinned: int = 0
     watchers: int = 0
+    misaligned: int = 0
 
 
 def kubelet_gauges(observed: Observed) -> Iterator[Metric]:
@@ -97,8 +99,11 @@ def own_gauges(observed: Observed) -> Iterator[Metric]:
     marked = [
         ({"mark": "unplaced"}, sum(record.unplaced is not None for record in records)),
         ({"mark": "degraded"}, sum(record.degraded is not None for record in records)),
+        ({"mark": "misaligned"}, observed.misaligned),
     ]
-    yield gauge("pinfold_marked_pods", "Pods that run with less than they asked for or were granted.", marked)
+    yield gauge(
+        "pinfold_marked_pods", "Pods with less than they asked for or were granted, or far from their devices.", marked
+    )
     yield gauge("pinfold_refused_pods", "Pods that are wanted here and were refused.", [({}, observed.refused)])
     resizes = Counter(record.resize.state for record in records)
     yield gauge(

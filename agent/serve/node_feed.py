@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from agent import __version__
 from agent.formats.node_messages import node_message, pod_message, position_message
-from agent.model.state import PodRecord, State
-from agent.policy.managers import Managers
+from agent.model.state import Grants, PodRecord
 from agent.proto import node_v1_pb2 as v1
 from agent.serve.board import NodeView
 
@@ -67,7 +66,7 @@ class NodeFeed:
         if view is None:
             return
         before = self._pods
-        self._pods = _pods(view.state, view.managers, before)
+        self._pods = _pods(view, before)
         status = view.status(pods=False)
         self._node = node_message(status, self._name, view.state.boot_id, __version__)
         self._position = position_message(view.state)
@@ -134,20 +133,22 @@ def _same(before: _Made | None, now: _Made) -> bool:
     return before is not None and before.message is now.message
 
 
-def _pods(state: State, managers: Managers, known: Mapping[str, _Made]) -> dict[str, _Made]:
+def _pods(view: NodeView, known: Mapping[str, _Made]) -> dict[str, _Made]:
     """Every pod's message, those of unchanged pods as they were."""
     pods: dict[str, _Made] = {}
+    state, gates = view.state, view.managers.gates
     for uid, record in state.pods.items():
-        sources = _sources(uid, record, state, managers)
+        far = view.misaligned.get(uid)
+        sources = (*_sources(uid, record, state.grants), gates, far)
         made = known.get(uid)
         if made is None or made.sources != sources:
-            message = pod_message(record, state.grants, managers.gates)
+            message = pod_message(record, state.grants, gates, far)
             made = _Made(sources, message) if made is None or made.message != message else _Made(sources, made.message)
         pods[uid] = made
     return pods
 
 
-def _sources(uid: str, record: PodRecord, state: State, managers: Managers) -> tuple[object, ...]:
-    cpu, memory = state.grants.cpu, state.grants.memory
+def _sources(uid: str, record: PodRecord, grants: Grants) -> tuple[object, ...]:
+    cpu, memory = grants.cpu, grants.memory
     entries = (cpu.entries.get(uid), cpu.pod_entries.get(uid), memory.entries.get(uid), memory.pod_entries.get(uid))
-    return (record, *entries, managers.gates)
+    return (record, *entries)

@@ -244,7 +244,7 @@ def _explanations(view: NodeView, request: v1.ExplainRequest) -> list[Explanatio
         pod = find_pod(view, request.pod)
         if pod is None:
             raise LookupError(f"no pod {request.pod} is here, and none was refused")
-        return [explain(view.managers, view.capacity, view.state, pod)]
+        return [explain(view.managers, view.capacity, view.state, pod, view.devices)]
     found = decode_manifests(request.manifest, "manifest", pod_level_resources=view.managers.gates.pod_level_resources)
     if found.problems:
         raise found.problems[0]

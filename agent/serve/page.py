@@ -56,7 +56,7 @@ class StatusPage:
             text, status = "Too many explanations are asked for at once; try again.", 503
         else:
             try:
-                text, status = explain(view.managers, view.capacity, view.state, pod).text, 200
+                text, status = explain(view.managers, view.capacity, view.state, pod, view.devices).text, 200
             finally:
                 self._explaining.release()
         return Response(render_explanation(self._name, name, text), HTML, status, HEADERS)

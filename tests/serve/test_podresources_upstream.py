@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from agent.proto import podresources_v1alpha1_pb2_grpc as v1alpha1_grpc
 from agent.serve.podresources_upstream import passed_devices
 from tests.agents import PATIENCE_SECONDS, Agent, pod_text, running
 from tests.serve.browser import free_port
+from tests.serve.kubelets import Kubelet, serving
 
 GPU = v1.ContainerDevices(
     resource_name="example.com/gpu", device_ids=["gpu-1", "gpu-0"], topology=v1.TopologyInfo(nodes=[v1.NUMANode(ID=1)])
@@ -30,39 +30,6 @@ CLAIM = v1.DynamicResource(
     claim_namespace="default",
     claim_resources=[v1.ClaimResource(driver_name="d", device_name="nic-0")],
 )
-
-
-class Kubelet(v1_grpc.PodResourcesListerServicer):
-    """Another server. hang: never answers. Its CPUs and memory are wrong on purpose."""
-
-    def __init__(self, *pods: v1.PodResources) -> None:
-        self.pods = list(pods)
-        self.hang = False
-        self.asked = 0
-
-    def List(self, request: object, context: object) -> v1.ListPodResourcesResponse:  # noqa: N802 - the method's name
-        self.asked += 1
-        if self.hang:
-            time.sleep(5)
-        return v1.ListPodResourcesResponse(pod_resources=self.pods)
-
-    def GetAllocatableResources(self, request: object, context: object) -> v1.AllocatableResourcesResponse:  # noqa: N802
-        return v1.AllocatableResourcesResponse(devices=[GPU], cpu_ids=[4095])
-
-    def Get(self, request: object, context: object) -> v1.GetPodResourcesResponse:  # noqa: N802
-        raise NotImplementedError("pinfold asks for lists")
-
-
-@contextmanager
-def serving(kubelet: Kubelet, path: Path) -> Iterator[None]:
-    server = grpc.server(futures.ThreadPoolExecutor(4))
-    v1_grpc.add_PodResourcesListerServicer_to_server(kubelet, server)
-    server.add_insecure_port(f"unix:{path}")
-    server.start()
-    try:
-        yield
-    finally:
-        server.stop(None).wait()
 
 
 def pod(name: str, container: str = "main") -> v1.PodResources:
@@ -97,7 +64,7 @@ def upstream(path: Path, period: float = 0.1) -> dict[str, object]:
 
 def test_devices_are_merged_per_container_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.sock"
-    with serving(Kubelet(pod("a"), pod("elsewhere")), path), running(tmp_path) as agent:
+    with serving(Kubelet(pod("a"), pod("elsewhere"), devices=[GPU]), path), running(tmp_path) as agent:
         agent.stop()
         agent.config["podResources"] = {"socket": str(agent.socket), "qps": 0, "upstream": upstream(path)}
         agent.start()

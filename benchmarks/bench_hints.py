@@ -2,8 +2,8 @@
 
 Machines: 128 CPUs up to 16 NUMA nodes, then 8 for each; 32 GiB and 4 GiB of 2 MiB pages per NUMA node; two sockets. `idle`:
 only two CPUs are taken. `busy`: 45 % of the CPUs and all of every fourth node, memory held by single nodes and by pairs. The pod
-asks for CPUs, memory and hugepages: `small` = a node can do it; `span` = more CPUs than a node has; `half`, `most` = of everything
-that is free. `~` marks an answer that is not proven to be the kubelet's (the search was cut off).
+asks for CPUs, memory and hugepages: `small` = a node can do it; `span` = more CPUs than a node has; `half`, `most` = of all that
+is free. `~` marks an answer that is not proven to be the kubelet's (the search was cut off).
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def _lines(runs: Mapping[str, Run]) -> Iterator[str]:
     yield "# Figures\n"
     yield "Written by `.venv/bin/python -m benchmarks --curves --record`; what they mean: [performance.md](../performance.md).\n"
     yield "`min` is the fastest single operation, `(3.0x)` how many times as much the other takes. Go figures were recorded on"
-    yield "a busy machine of the same kind on another day (the fastest operation; KAI-Scheduler: CPU time): a reference, no race.\n"
+    yield "a busy machine of the same kind on another day (the fastest operation; KAI-Scheduler: CPU time): no race.\n"
     yield "## Budgets\n"
     targets = [row for name in BENCHMARKS if name in runs for row in runs[name].rows if row.target is not None]
     yield f"{sum(bool(row.met) for row in targets)} of {len(targets)} met.\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from agent.model.state import Epoch, State
 from agent.policy.device_placement import DEVICES_AWAITED
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.observation import Decision, Event, Observation, Wanted
+from agent.policy.observation import Decision, Event, Observation, Refused, Wanted
 from agent.policy.plan import decide
 from agent.policy.restore import fresh
 from agent.replay.check import Tally, check
@@ -48,14 +48,15 @@ def looks(managers: Managers, wanted: Sequence[Sequence[Wanted]], **seen: Any) -
     """The records of one look after another, each following the one before it where it can, as the daemon writes them."""
     machine = topology_record(managers.machine)
     yield machine
-    state, refused, start = State(Epoch(0, "0" * 16), grants=fresh(managers)), {}, ""
+    state, start = State(Epoch(0, "0" * 16), grants=fresh(managers)), ""
+    refused: Mapping[str, Refused] = {}
     for number, pods in enumerate(wanted):
         plan = decide(managers, ROOM, state, Observation(pods, **seen), refused)
         follows = can_follow(plan.decisions)
         record = decision_record(
             f"look-{number}", machine["id"], managers.config, ROOM, start or state, plan.state, plan.decisions
         )
-        state, refused = plan.state, dict(plan.refused)
+        state, refused = plan.state, plan.refused
         start = start if record is None else f"look-{number}"
         if record is not None:
             yield record
@@ -65,9 +66,8 @@ def looks(managers: Managers, wanted: Sequence[Sequence[Wanted]], **seen: Any) -
 
 def differences(records: Sequence[dict[str, Any]]) -> list[str]:
     """What a replay of these, once written and read, answers otherwise."""
-    context, found = Context(), []
-    for record in map(json.loads, map(json.dumps, records)):
-        found.append(check(record, answer(record, context), Tally()))
+    context, tally = Context(), Tally()
+    found = (check(record, answer(record, context), tally) for record in map(json.loads, map(json.dumps, records)))
     return [difference for difference in found if difference]
 
 

@@ -25,6 +25,7 @@ from agent.node_config import manager_config
 from agent.policy.cgroup_names import Driver, qos_cgroup
 from agent.policy.managers import start
 from agent.policy.policy_machine import policy_machine
+from agent.policy.systemd_units import exec_slice
 from agent.serve.control_client import ControlClient
 from agent.source_config import probe_sources
 
@@ -139,11 +140,12 @@ def _strangers(config: Config, root: Path) -> Iterator[Finding]:
         return
     online, shared, reserved = (CPUSet.parse(status["cpus"][name]) for name in ("online", "shared", "reserved"))
     section = config.enforcement
-    own = group_path(section.parent)
+    plain = group_path(section.parent)
+    own = (plain, exec_slice(plain))
     kubelets = (qos_cgroup(driver, QOSClass.GUARANTEED, section.kubeletCgroupRoot) for driver in Driver)
     theirs = shared | reserved
     if section.backend != "none" and theirs:
-        yield from doctor_checks.strangers(root, Path(section.cgroupRoot), (own, *kubelets), online - theirs, theirs)
+        yield from doctor_checks.strangers(root, Path(section.cgroupRoot), (*own, *kubelets), online - theirs, theirs)
 
 
 def _source(name: str, fault: AgentError | None) -> Finding:

@@ -132,6 +132,7 @@ SECTIONS = (
     "sources",
     "manifests",
     "kubelet",
+    "pods",
     "apiserver",
     "enforcement",
     "state",

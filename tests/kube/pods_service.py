@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 from google.protobuf.message import Message
@@ -20,6 +20,7 @@ from agent.proto.pods_v1alpha1_pb2_grpc import PodsServicer, add_PodsServicer_to
 from agent.proto.quantity_pb2 import Quantity
 
 Event = v1alpha1.WatchPodsEvent
+Events: TypeAlias = "queue.SimpleQueue[Event | None]"
 Watch = Callable[[grpc.ServicerContext], Iterator[Event]]
 
 SYNCED = Event(type=v1alpha1.INITIAL_SYNC_COMPLETE)
@@ -85,7 +86,7 @@ class Kubelet(PodsServicer):
         self.watches = list(watches)
         self.watched = 0
         self.asked: list[str] = []
-        self._streams: list[queue.SimpleQueue[Event]] = []
+        self._streams: list[Events] = []
 
     def add(self, *pods: Mapping[str, Any]) -> None:
         for each in pods:
@@ -100,6 +101,11 @@ class Kubelet(PodsServicer):
         for stream in self._streams:
             for each in events:
                 stream.put(each)
+
+    def cut(self) -> None:
+        """End every stream, as a kubelet does that restarts."""
+        for stream in self._streams:
+            stream.put(None)
 
     def WatchPods(self, request: Any, context: grpc.ServicerContext) -> Iterator[Event]:  # noqa: N802 - the service's name
         self.watched += 1
@@ -116,19 +122,23 @@ class Kubelet(PodsServicer):
 
     def well(self, context: grpc.ServicerContext) -> Iterator[Event]:
         """Everything, then every change, until one of the two ends it."""
-        mine: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        mine: Events = queue.SimpleQueue()
         self._streams.append(mine)
         yield from map(added, list(self.pods.values()))
         yield SYNCED
         yield from follow(mine, context)
 
 
-def follow(events: queue.SimpleQueue[Event], context: grpc.ServicerContext) -> Iterator[Event]:
+def follow(events: Events, context: grpc.ServicerContext) -> Iterator[Event]:
+    """Events as they come, up to None."""
     while context.is_active():
         try:
-            yield events.get(timeout=0.02)
+            event = events.get(timeout=0.02)
         except queue.Empty:
             continue
+        if event is None:
+            return
+        yield event
 
 
 def tells(*events: Event, then: grpc.StatusCode | None = None, text: str = "") -> Watch:

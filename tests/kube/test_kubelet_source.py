@@ -76,6 +76,13 @@ def test_an_answer_that_is_no_list_of_pods_ends_no_pod(bad: Callable[[Answer], N
         assert names(source) == ["a"]
 
 
+def test_a_pod_without_uid_may_be_any_of_those_known_and_ends_none() -> None:
+    nameless = {"metadata": {"name": "a", "namespace": "default"}}
+    with polled(lists(pod("a")), lists(nameless, pod("b"))) as (source, _):
+        wait_until(lambda: names(source) == ["a", "b"])
+        assert "has no uid" in source.view().problems[0]
+
+
 def test_an_answer_larger_than_any_node_needs_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubelet_source, "MAX_BYTES", 10_000)
     with polled(lists(pod("a")), lambda to: to.raw(b" " * 20_000)) as (source, _):

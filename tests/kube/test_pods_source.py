@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import random
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from agent.proto import pods_v1alpha1_pb2 as v1alpha1
 from tests.kube.pods_service import (
     SYNCED,
     Event,
+    Events,
     Kubelet,
     added,
     deleted,
@@ -98,7 +100,7 @@ def test_an_empty_node_is_an_answer(tmp_path: Path) -> None:
 
 
 def test_a_list_counts_when_it_is_whole(tmp_path: Path) -> None:
-    rest: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    rest: Events = queue.SimpleQueue()
 
     def slowly(context: grpc.ServicerContext) -> Iterator[Event]:
         yield added(A)
@@ -115,7 +117,7 @@ def test_a_list_counts_when_it_is_whole(tmp_path: Path) -> None:
 def test_half_a_list_takes_nothing_away_and_a_whole_one_replaces(tmp_path: Path) -> None:
     first = tells(added(A), added(B), SYNCED, then=CUT, text="shutting down")
     half = tells(added(A), then=CUT, text="half")
-    gate: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    gate: Events = queue.SimpleQueue()
 
     def late(context: grpc.ServicerContext) -> Iterator[Event]:
         yield from follow(gate, context)
@@ -128,6 +130,36 @@ def test_half_a_list_takes_nothing_away_and_a_whole_one_replaces(tmp_path: Path)
             gate.put(event)
         until_names(feed, "a", "c")
         assert not feed.view().silent
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_after_any_history_the_pods_are_the_kubelets(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    kubelet = Kubelet()
+    with followed(tmp_path, kubelet) as feed:
+        for step in range(300):
+            name = f"p{rng.randrange(12)}"
+            match rng.choice(["add", "add", "remove", "repeat", "late", "garbage"]):
+                case "add":
+                    kubelet.add(pod(name, step, str(1 + step % 3)))
+                case "remove" if f"uid-{name}" in kubelet.pods:
+                    kubelet.remove(f"uid-{name}")
+                case "repeat" if f"uid-{name}" in kubelet.pods:
+                    kubelet.tell(modified(kubelet.pods[f"uid-{name}"]))
+                case "late" if f"uid-{name}" not in kubelet.pods:
+                    kubelet.tell(modified(pod(name)))
+                case "garbage":
+                    kubelet.tell(Event(type=rng.choice([1, 2, 3]), pod=rng.randbytes(20)))  # type: ignore[arg-type]
+            if step in (100, 200):
+                kubelet.cut()
+        kubelet.cut()  # a last whole list: what the garbage had said of a pod was lost with it
+        wanted = {uid: each["metadata"]["creationTimestamp"] for uid, each in kubelet.pods.items()}
+
+        def held() -> dict[str, str]:
+            return {each.pod.uid: each.pod.creation_timestamp for each in feed.view().wanted}
+
+        wait_until(lambda: held() == wanted and not feed.view().silent, held)
+        assert feed.view().problems == ()
 
 
 @pytest.mark.parametrize(

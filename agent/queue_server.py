@@ -33,13 +33,12 @@ from agent.queues.quantities import parse_total
 from agent.queues.resize_admission import ResizeOptions
 from agent.serve.accountant import AccountantService, Clock
 from agent.serve.accountant_store import AccountantStore
-from agent.serve.exposition import metrics_route
 from agent.serve.grpc_tls import GRPCCertificates
 from agent.serve.health import Check, HealthBoard, health_routes
 from agent.serve.http import HTTPServer, Limits, Route
 from agent.serve.loop import ServingLoop
 from agent.serve.queue_api import QueueAPI
-from agent.serve.queue_metrics import QueueCollector
+from agent.serve.queue_metrics import QueueMetrics
 from agent.serve.queue_questions import QueueQuestions
 from agent.serve.queue_series import QUEUE_SERIES
 from agent.serve.queue_service import QueueService
@@ -128,7 +127,7 @@ class QueueServer:
         api = QueueAPI(questions, self.service, self.tally)
         health = health_routes(self.board)
         self._serve_webhook(section.webhook, health, replica)
-        metrics = metrics_route(QueueCollector(self.service, self.tally, replica.standby))
+        metrics = QueueMetrics(self.service, self.tally, replica.standby).answer
         routes = {**api.routes(), **health, "/metrics": metrics}
         self._serve_api(section.api, routes, api)
         if section.socket:

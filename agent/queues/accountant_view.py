@@ -7,7 +7,7 @@ captured copy.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agent.errors import AgentError
 from agent.model.queue import ZERO, PodGroup, QueueShare, ResourceQuantities
@@ -110,7 +110,17 @@ def view_of(taken: Capture, total: ResourceQuantities | None = None) -> Accounta
     shares = status_shares(tree) if from_status else taken.totals.shares()
     amounts = cluster_allocatable(taken.allocatable) if total is None else total
     fair = divide_cluster(tree, shares, amounts, taken.options)
-    full = {name: replace(share, fair_share=fair.shares[name]) for name, share in shares.items()}
+    full = {
+        name: QueueShare(
+            each.queue,
+            each.allocated,
+            each.allocated_non_preemptible,
+            each.request,
+            each.usage,
+            fair.shares[name],
+        )
+        for name, each in shares.items()
+    }
     charges = with_reserved({}, taken.ledger, taken.directory)
     return AccountantView(
         taken,
@@ -122,7 +132,7 @@ def view_of(taken: Capture, total: ResourceQuantities | None = None) -> Accounta
         tuple(violations(full, taken.options.profile)),
         taken.totals.unknown(),
         {name: charge.reserved for name, charge in charges.items()},
-        {name: taken.stale.of(name) for name in tree.queues if taken.stale.of(name).pods},
+        {name: taken.stale.of(name) for name in taken.stale.charged()},
     )
 
 

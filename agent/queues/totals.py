@@ -4,7 +4,7 @@ tree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.model.queue import QueueShare
@@ -67,6 +67,10 @@ class Totals:
     def of(self, queue: str) -> QueueTotals:
         """The sums of one queue; zero where nothing is charged to it."""
         return _frozen(self._sums.get(queue))
+
+    def charged(self) -> Iterable[str]:
+        """The queues of the tree that anything is charged to, descendants included."""
+        return self._sums.keys() & self._tree.queues.keys()
 
     def unknown(self) -> Mapping[str, QueueTotals]:
         """Queues that pods name but the tree does not have; "" are pods that name none."""

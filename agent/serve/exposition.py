@@ -5,7 +5,7 @@ prometheus-client has a writer too, but that one renames every counter to `..._t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -39,10 +39,21 @@ def _lines(family: Metric) -> Iterator[str]:
             yield f"{sample.name}{_labels(sample)} {_number(sample.value)}"
 
 
+def family_text(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]) -> str:
+    """One family whose samples all have its name, by the text of their labels; for families of thousands of samples."""
+    lines = [f"{name}{labels} {_number(value)}\n" for labels, value in samples]
+    return f"# HELP {name} {_escape(text)}\n# TYPE {name} {kind}\n" + "".join(lines)
+
+
 def _labels(sample: Sample) -> str:
-    if not sample.labels:
+    return label_text(sample.labels)
+
+
+def label_text(labels: Mapping[str, str]) -> str:
+    """Labels with their values, as they stand between name and number."""
+    if not labels:
         return ""
-    pairs = (f'{name}="{_escape(value, quoted=True)}"' for name, value in sample.labels.items())
+    pairs = (f'{name}="{_escape(value, quoted=True)}"' for name, value in labels.items())
     return "{" + ",".join(pairs) + "}"
 
 
@@ -52,4 +63,5 @@ def _escape(text: str, *, quoted: bool = False) -> str:
 
 
 def _number(value: float) -> str:
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
+    value = float(value)
+    return str(int(value)) if value.is_integer() else repr(value)

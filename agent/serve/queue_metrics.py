@@ -1,27 +1,27 @@
 """The accountant's metrics: KAI's queue series under their own names and units, and `pinfold_queue_*`.
 
-Names and labels of KAI's: queue controller of KAI-Scheduler 0.18; CPU in cores, memory in bytes, unlimited as -1.
+Names and labels of KAI's: queue controller of KAI-Scheduler 0.18; CPU in cores, memory in bytes, unlimited as -1. A thousand
+queues are 31,000 samples, so they are written as text at once: one object for each sample costs ten times as much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
-from agent.model.queue import RESOURCES, UNLIMITED, QueueShare, ResourceName
+from agent.model.queue import RESOURCES, UNLIMITED, Queue, QueueShare
 from agent.queues.accountant_view import AccountantView
 from agent.queues.resize_admission import NOTHING
 from agent.serve.accountant import AccountantService
+from agent.serve.exposition import CONTENT_TYPE, family_text, label_text, write_metrics
+from agent.serve.http import Request, Response
 from agent.serve.metrics import tallied
 from agent.serve.series import Tally
 
-_KAI_LABELS = ["queue_name", "queue_metadata_name", "queue_display_name"]
+_GAUGE = "gauge"
 
 
-class QueueCollector(Collector):
-    """Computed from one view of the accountant at every scrape.
+class QueueMetrics:
+    """Written from one view of the accountant; while nothing changes, once.
 
     standby: why another replica answers, "" where this one does. One that does not knows less: its amounts would only mislead.
     """
@@ -30,29 +30,66 @@ class QueueCollector(Collector):
         self._service = service
         self._tally = tally
         self._standby = standby
+        self._labels = _Labels()
+        self._written: tuple[AccountantView, str] | None = None
 
-    def collect(self) -> Iterator[Metric]:
+    def answer(self, _: Request) -> Response:
+        """For an HTTPServer."""
+        return Response(self.text(), CONTENT_TYPE)
+
+    def text(self) -> str:
+        """Everything there is to tell now."""
         answers = not self._standby()
-        yield _one("pinfold_queue_answers", "1 where this replica answers, 0 where another one does, or none.", answers)
-        if answers:
-            view = self._service.view()
-            yield from _kai(view)
-            yield from _amounts(view)
-            yield from _state(view)
-        yield from tallied(self._tally)
+        told = "1 where this replica answers, 0 where another one does, or none."
+        head = family_text("pinfold_queue_answers", _GAUGE, told, [("", float(answers))])
+        return head + (self._of(self._service.view()) if answers else "") + write_metrics(tallied(self._tally))
+
+    def _of(self, view: AccountantView) -> str:
+        written = self._written
+        if written is None or written[0] is not view:
+            written = self._written = (view, view_text(view, self._labels))
+        return written[1]
 
 
-def _kai(view: AccountantView) -> Iterator[Metric]:
+class _Labels:
+    """The label texts of queues, each made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
+
+    def of(self, queues: Iterable[Queue]) -> list[tuple[str, tuple[str, ...]]]:
+        """KAI's labels of every queue, and ours for each resource. Those of queues that are gone are forgotten."""
+        known, self._made = self._made, {}
+        for queue in queues:
+            key = queue.name, queue.display_name
+            self._made[key] = known.get(key) or _labels_of(queue)
+        return list(self._made.values())
+
+
+def _labels_of(queue: Queue) -> tuple[str, tuple[str, ...]]:
+    names = {
+        "queue_name": queue.name,
+        "queue_metadata_name": queue.name,
+        "queue_display_name": queue.display_name or queue.name,
+    }
+    ours = tuple(label_text({"queue": queue.name, "resource": resource.value}) for resource in RESOURCES)
+    return label_text(names), ours
+
+
+def view_text(view: AccountantView, labels: _Labels | None = None) -> str:
+    """The gauges of a view."""
     shares = list(view.shares.values())
+    made = (labels or _Labels()).of(share.queue for share in shares)
+    return "".join(
+        [*_kai(shares, [each for each, _ in made]), *_amounts(view, [each for _, each in made]), *_state(view)]
+    )
 
-    def gauge(name: str, text: str, values: Iterable[float]) -> Metric:
-        family = GaugeMetricFamily(name, text, labels=_KAI_LABELS)
-        for share, value in zip(shares, values, strict=True):
-            queue = share.queue
-            family.add_metric([queue.name, queue.name, queue.display_name or queue.name], value)
-        return family
 
-    yield gauge("queue_info", "Queues that exist.", (1 for _ in shares))
+def _kai(shares: Sequence[QueueShare], labels: Sequence[str]) -> Iterator[str]:
+    def gauge(name: str, text: str, values: Iterable[float]) -> str:
+        return family_text(name, _GAUGE, text, zip(labels, values, strict=True))
+
+    yield gauge("queue_info", "Queues that exist.", (1.0 for _ in shares))
     yield gauge("queue_deserved_gpus", "Quota of GPUs.", (each.queue.deserved.gpu for each in shares))
     yield gauge("queue_quota_cpu_cores", "Quota of CPU.", (_cores(each.queue.deserved.cpu) for each in shares))
     yield gauge("queue_quota_memory_bytes", "Quota of memory.", (each.queue.deserved.memory for each in shares))
@@ -65,64 +102,58 @@ def _cores(millis: float) -> float:
     return millis if millis == UNLIMITED else millis / 1000
 
 
-def _amounts(view: AccountantView) -> Iterator[Metric]:
-    shares = view.shares.values()
-    columns: tuple[tuple[str, str, Iterable[tuple[QueueShare, Iterable[float]]]], ...] = (
-        ("allocated", "What the queue's pods occupy", ((each, each.allocated) for each in shares)),
-        (
-            "allocated_non_preemptible",
-            "What of it cannot be preempted",
-            ((each, each.allocated_non_preemptible) for each in shares),
-        ),
-        ("requested", "What running and waiting pods ask for", ((each, each.request) for each in shares)),
-        ("quota", "Deserved quota", ((each, each.queue.deserved) for each in shares)),
-        ("limit", "Limit", ((each, each.queue.limit) for each in shares)),
-        ("fair_share", "Fair share", ((each, each.fair_share) for each in shares)),
-        (
-            "reserved",
-            "Growth admitted that no report shows yet",
-            ((each, view.reserved.get(each.queue.name, NOTHING)) for each in shares),
-        ),
-        (
-            "stale",
-            "What of the allocated comes from silent nodes",
-            ((view.shares[name], totals.allocated.quantities()) for name, totals in view.stale.items()),
-        ),
-    )
-    for name, text, rows in columns:
-        family = GaugeMetricFamily(
-            f"pinfold_queue_{name}", f"{text}: cores, bytes, GPUs; -1 is unlimited.", labels=["queue", "resource"]
-        )
-        for share, amounts in rows:
-            for resource, amount in zip(RESOURCES, amounts, strict=False):
-                value = _cores(amount) if resource is ResourceName.CPU else amount
-                family.add_metric([share.queue.name, resource.value], value)
-        yield family
+Rows = Iterable[tuple[Sequence[str], Sequence[float]]]  # labels by resource, amounts by resource
 
 
-def _state(view: AccountantView) -> Iterator[Metric]:
+def _amounts(view: AccountantView, labels: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    shares = list(view.shares.values())
+
+    def gauge(name: str, text: str, rows: Rows) -> str:
+        samples = [
+            (label, _cores(amount) if not position else amount)  # CPU is the first resource
+            for each, amounts in rows
+            for position, (label, amount) in enumerate(zip(each, amounts, strict=False))
+        ]
+        return family_text(f"pinfold_queue_{name}", _GAUGE, f"{text}: cores, bytes, GPUs; -1 is unlimited.", samples)
+
+    def of(amounts: Iterable[Sequence[float]]) -> Rows:
+        return zip(labels, amounts, strict=True)
+
+    yield gauge("allocated", "What the queue's pods occupy", of(each.allocated for each in shares))
+    text = "What of it cannot be preempted"
+    yield gauge("allocated_non_preemptible", text, of(each.allocated_non_preemptible for each in shares))
+    yield gauge("requested", "What running and waiting pods ask for", of(each.request for each in shares))
+    yield gauge("quota", "Deserved quota", of(each.queue.deserved for each in shares))
+    yield gauge("limit", "Limit", of(each.queue.limit for each in shares))
+    yield gauge("fair_share", "Fair share", of(each.fair_share for each in shares))
+    reserved = (view.reserved.get(each.queue.name, NOTHING) for each in shares)
+    yield gauge("reserved", "Growth admitted that no report shows yet", of(reserved))
+    stale = [
+        (each, view.stale[share.queue.name].allocated.quantities())
+        for each, share in zip(labels, shares, strict=True)
+        if share.queue.name in view.stale
+    ]
+    yield gauge("stale", "What of the allocated comes from silent nodes", stale)
+
+
+def _state(view: AccountantView) -> Iterator[str]:
     taken = view.capture
-    over = GaugeMetricFamily(
-        "pinfold_queue_over_bound",
-        "1 where a queue holds more than a bound allows.",
-        labels=["queue", "resource", "bound"],
-    )
-    for each in view.violations:
-        over.add_metric([each.queue, each.resource.value, each.bound_kind.value], 1)
-    yield over
+    over = [
+        (label_text({"queue": each.queue, "resource": each.resource.value, "bound": each.bound_kind.value}), 1.0)
+        for each in view.violations
+    ]
+    yield family_text("pinfold_queue_over_bound", _GAUGE, "1 where a queue holds more than a bound allows.", over)
     stale = len(taken.stale_since)
-    nodes = GaugeMetricFamily("pinfold_queue_nodes", "Nodes by what is known of them.", labels=["state"])
-    nodes.add_metric(["counted"], len(taken.nodes) - stale)
-    nodes.add_metric(["stale"], stale)
-    nodes.add_metric(["missing"], len(taken.missing))
-    yield nodes
-    yield _one("pinfold_queue_in_sync", "1 where every node is accounted for.", taken.complete)
-    yield _one("pinfold_queue_reservations", "Admitted resizes that are waited for.", len(taken.ledger.reservations))
-    yield _one("pinfold_queue_disagreements", "Pods on which two sources differ.", len(taken.disagreements))
-    yield _one("pinfold_queue_refused_objects", "Objects that could not be used.", len(taken.problems))
+    states = {"counted": len(taken.nodes) - stale, "stale": stale, "missing": len(taken.missing)}
+    nodes = [(label_text({"state": state}), float(count)) for state, count in states.items()]
+    yield family_text("pinfold_queue_nodes", _GAUGE, "Nodes by what is known of them.", nodes)
+    yield _one("in_sync", "1 where every node is accounted for.", taken.complete)
+    yield _one("reservations", "Admitted resizes that are waited for.", len(taken.ledger.reservations))
+    yield _one("disagreements", "Pods on which two sources differ.", len(taken.disagreements))
+    yield _one("refused_objects", "Objects that could not be used.", len(taken.problems))
     unknown = sum(totals.pods for totals in view.unknown.values())
-    yield _one("pinfold_queue_uncharged_pods", "Pods whose queue does not exist, or that name none.", unknown)
+    yield _one("uncharged_pods", "Pods whose queue does not exist, or that name none.", unknown)
 
 
-def _one(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value=float(value))
+def _one(name: str, text: str, value: float) -> str:
+    return family_text(f"pinfold_queue_{name}", _GAUGE, text, [("", float(value))])

@@ -60,10 +60,9 @@ def running(requests: str = "cpu=1", **changes: object) -> Pod:
     return replace(pod, **changes)  # type: ignore[arg-type]
 
 
-NOTHING_ELSE: dict[str, st.SearchStrategy[str]] = {}
 fraction_texts = st.sampled_from(["0.5", "0.333", "0.99", "1.5", "nonsense", "0"])
-annotations = st.fixed_dictionaries(
-    NOTHING_ELSE,
+pod_annotations = st.fixed_dictionaries(
+    {},
     optional={
         "pod-group-name": st.sampled_from(["held", "low", "unknown"]),
         "gpu-fraction": fraction_texts,
@@ -71,8 +70,8 @@ annotations = st.fixed_dictionaries(
         "gpu-fraction-num-devices": st.sampled_from(["1", "3", "0", "x"]),
     },
 )
-marks = st.fixed_dictionaries(
-    NOTHING_ELSE,
+pod_labels = st.fixed_dictionaries(
+    {},
     optional={
         "kai.scheduler/queue": st.sampled_from(["leaf", "other"]),
         "kai.scheduler/preemptibility": st.sampled_from(["preemptible", "non-preemptible", "semi-preemptible", ""]),
@@ -92,7 +91,7 @@ asked_for = st.sampled_from(
 classes = st.sampled_from([("", None), ("train", 50), ("build", 100), ("build", None), ("high", 2_000_000_000)])
 
 
-@given(annotations, marks, asked_for, classes, st.sampled_from([None, 16384, 81920]))
+@given(pod_annotations, pod_labels, asked_for, classes, st.sampled_from([None, 16384, 81920]))
 def test_report_and_api_server_charge_a_pod_alike(
     notes: dict[str, str], marks: dict[str, str], asked: str, named: tuple[str, int | None], memory: int | None
 ) -> None:

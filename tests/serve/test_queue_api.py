@@ -18,12 +18,11 @@ from agent.queues.node_report import changes
 from agent.queues.node_report_format import encode_report
 from agent.serve.accountant import AccountantService
 from agent.serve.accountant_store import AccountantStore
-from agent.serve.exposition import write_metrics
 from agent.serve.http import HTTPServer
 from agent.serve.loop import ServingLoop
 from agent.serve.queue_api import QueueAPI
 from agent.serve.queue_client import QueueClient, QueueQuestionError, QueueServerError, ServerAddress
-from agent.serve.queue_metrics import QueueCollector
+from agent.serve.queue_metrics import QueueMetrics
 from agent.serve.queue_questions import QueueQuestions
 from agent.serve.queue_series import QUEUE_SERIES
 from agent.serve.series import Tally
@@ -221,7 +220,7 @@ def test_text_is_what_the_command_shows(site: Site) -> None:
 
 
 def metrics(found: AccountantService) -> dict[str, float]:
-    text = write_metrics(QueueCollector(found, Tally(QUEUE_SERIES)).collect())
+    text = QueueMetrics(found, Tally(QUEUE_SERIES)).text()
     lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in lines}
 

@@ -55,3 +55,31 @@ def test_shares_are_floats_also_where_they_are_written_without_a_point() -> None
     for have, right in ((34359738369, True), (34359739368, False)):
         line = {"kind": "fair_share", "id": "x", "output": {"fairShare": {"q": {"memory": have}}}}
         assert (check(record, line, Tally()) is None) is right
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "a record is a JSON object, not list"),
+        ('{"kind": "weather", "id": 7}', "unknown kind 'weather'"),
+        ('{"id": 7}', "unknown kind None"),
+        ('{"kind": "pod_qos", "id": 7}', "input is missing or not an object"),
+        ('{"kind": "pod_qos", "id": 7, "input": []}', "input is missing or not an object"),
+    ],
+)
+def test_a_line_that_is_no_record_is_answered_with_what_is_wrong_and_the_next_one_is_read(
+    text: str, error: str
+) -> None:
+    good = '{"kind": "pod_qos", "id": 8, "input": {"pod": {"metadata": {"name": "p"}, "spec": {"containers": []}}}}'
+    lines = [line for _, line in answers([text, "  \n", good], Context())]
+    assert len(lines) == 2
+    assert lines[0]["error"].startswith(error)
+    assert "error" not in lines[1]
+
+
+def test_a_line_beyond_all_bounds_is_not_even_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.replay.runner.MAX_LINE_BYTES", 10)
+    ((record, line),) = answers(['{"kind": "pod_qos"}'], Context())
+    assert (record, line["error"]) == (None, "record longer than 10 bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -102,3 +103,97 @@ def test_a_reclaimer_of_an_unknown_queue_is_an_error_that_names_it() -> None:
 def test_an_unknown_profile_is_an_error() -> None:
     line = answer({"kind": "fair_share", "id": "x", "input": {"queues": [], "total": {}}}, Context(profile="1.0"))
     assert "1.0" in line["output"]["error"]
+
+
+def resize_record(cpu: str, *, group: bool = True, preemptible: bool = True) -> dict[str, Any]:
+    """A pod of one core in a queue that holds 2 of its 4 cores, 1 of them not preemptible of a quota of 2, and wants `cpu`."""
+
+    def pod(amount: str) -> dict[str, Any]:
+        annotations = {"pod-group-name": "pg"} if group else {}
+        containers = [{"name": "c", "resources": {"requests": {"cpu": amount}}}]
+        scheduled = [{"type": "PodScheduled", "status": "True"}]
+        return {
+            "metadata": {"name": "p", "namespace": "ns", "annotations": annotations},
+            "spec": {"schedulerName": "kai-scheduler", "nodeName": "n", "containers": containers},
+            "status": {"phase": "Running", "conditions": scheduled},
+        }
+
+    queue = {
+        "metadata": {"name": "leaf"},
+        "spec": {"resources": {"cpu": {"quota": 2000, "limit": 4000}, "memory": {"quota": -1, "limit": -1}}},
+        "status": {"allocated": {"cpu": "2"}, "allocatedNonPreemptible": {"cpu": "1"}},
+    }
+    spec = {"queue": "leaf", "preemptibility": "preemptible" if preemptible else "non-preemptible"}
+    return {
+        "options": {"schedulerName": "kai-scheduler", "validateQuota": True, "blockUpsizeOnBoundedQueues": False},
+        "queues": [queue],
+        "podGroups": [{"metadata": {"name": "pg", "namespace": "ns"}, "spec": spec}],
+        "priorityClasses": [],
+        "oldPod": pod("1"),
+        "newPod": pod(cpu),
+    }
+
+
+@pytest.mark.parametrize(
+    ("record_input", "output"),
+    [
+        (resize_record("3"), {"allowed": True, "delta": {"cpu": "2"}, "podAllocated": True, "preemptible": True}),
+        (resize_record("1"), {"allowed": True, "delta": {}, "podAllocated": True, "preemptible": True}),
+        (resize_record("9", group=False), {"allowed": True, "delta": {"cpu": "8"}, "podAllocated": True}),
+        (
+            resize_record("3500m"),
+            {
+                "allowed": False,
+                "rejection": {
+                    "queue": "leaf", "resource": "cpu", "boundKind": "limit", "mode": "capacity",
+                    "allocatedKind": "Allocated", "allocated": 2000, "delta": 2500, "bound": 4000,
+                },
+            },
+        ),
+        (
+            resize_record("3", preemptible=False),
+            {
+                "allowed": False,
+                "preemptible": False,
+                "rejection": {
+                    "queue": "leaf", "resource": "cpu", "boundKind": "quota", "mode": "capacity",
+                    "allocatedKind": "AllocatedNonPreemptible", "allocated": 1000, "delta": 2000, "bound": 2000,
+                },
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_a_resize_is_answered_with_the_first_bound_it_passes(
+    record_input: dict[str, Any], output: dict[str, Any]
+) -> None:
+    answered = answer({"kind": "resize_admission", "id": "x", "input": record_input}, Context())["output"]
+    assert {key: answered.get(key) for key in output} == output
+    grouped = "pod-group-name" in record_input["newPod"]["metadata"]["annotations"]
+    assert ("preemptible" in answered) is grouped  # nobody knows it of a pod without a group
+    assert ("message" in answered) is ("rejection" in answered) is (not answered["allowed"])
+
+
+def gpus(name: str, deserved: float, allocated: float, priority: int = 100) -> dict[str, Any]:
+    amounts = {"deserved": deserved, "limit": -1, "allocated": allocated, "fairShare": deserved}
+    return {"name": name, "priority": priority, "gpu": amounts}
+
+
+def test_a_reclaim_is_answered_for_both_values_of_the_flag() -> None:
+    record_input: dict[str, Any] = {
+        "queues": [gpus("poor", 4, 1), gpus("rich", 4, 7), gpus("under", 4, 3)],
+        "reclaimer": {"queue": "poor", "preemptible": True, "resources": {"gpu": 2}},
+        "victims": [{"queue": "rich", "resources": [{"gpu": 2}]}, {"queue": "under", "resources": [{"gpu": 1}]}],
+    }
+    answered = answer({"kind": "reclaimable", "id": "x", "input": record_input}, Context())["output"]
+    assert answered["canReclaimResources"] is True
+    assert answered["leveled"] == [
+        {"victim": "rich", "reclaimerSide": "poor", "victimSide": "rich"},
+        {"victim": "under", "reclaimerSide": "poor", "victimSide": "under"},
+    ]
+    for flag in ("off", "on"):
+        assert answered[flag]["filterVictim"] == {"rich": True, "under": False}
+        assert answered[flag]["reclaimable"] is False  # not while a queue under its quota is among the victims
+    without = {**record_input, "victims": record_input["victims"][:1]}
+    assert (
+        answer({"kind": "reclaimable", "id": "x", "input": without}, Context())["output"]["on"]["reclaimable"] is True
+    )

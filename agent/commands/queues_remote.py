@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,22 +15,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def server_options(function: _F) -> _F:
-    """`--server` and its certificates, as the parameter `server`: a ServerAddress, or None for files."""
-
-    @wraps(function)
-    def with_server(
-        *args: Any,
-        server: str | None,
-        server_ca: Path | None,
-        client_cert: Path | None,
-        client_key: Path | None,
-        **values: Any,
-    ) -> Any:
-        address = None if server is None else ServerAddress(server, server_ca, client_cert, client_key)
-        return function(*args, server=address, **values)
-
+    """`--server` and its certificates; `asked_server` reads them."""
     file = click.Path(path_type=Path)
-    decorated: Any = with_server
+    decorated: Any = function
     for option in (
         click.option("--client-key", type=file, help="Key of the client's certificate, PEM."),
         click.option("--client-cert", type=file, help="Certificate to show to an https server, PEM."),
@@ -41,6 +27,13 @@ def server_options(function: _F) -> _F:
         decorated = option(decorated)
     found: _F = decorated
     return found
+
+
+def asked_server(values: Mapping[str, Any]) -> tuple[ServerAddress | None, dict[str, Any]]:
+    """Which server a command line asks, None for files, and the other parameters."""
+    left = dict(values)
+    server, ca, certificate, key = (left.pop(name) for name in ("server", "server_ca", "client_cert", "client_key"))
+    return None if server is None else ServerAddress(server, ca, certificate, key), left
 
 
 def show_answer(text: str, output: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from agent.queues.charge import Amounts, ChargeOptions, pod_charge
 from agent.queues.fair_share import FairShares, divide_cluster
 from agent.queues.jobs import Job, jobs_of
 from agent.queues.options import QueueOptions
-from agent.queues.quantities import plus
+from agent.queues.quantities import minus, plus
 from agent.queues.totals import QueueTotals, Totals
 from agent.queues.tree import QueueProblem, QueueTree, build
 from agent.queues.workloads import Directory
@@ -39,6 +39,14 @@ class Snapshot:
     unknown: Mapping[str, QueueTotals]
     problems: tuple[AgentError | QueueProblem, ...]
     from_status: bool
+
+
+def unallocated(shares: QueueShares, total: ResourceQuantities) -> ResourceQuantities:
+    """What no queue holds now. A root queue's charge is that of all below it."""
+    for share in shares.values():
+        if not share.queue.parent:
+            total = minus(total, share.allocated)
+    return total
 
 
 def take_snapshot(objects: QueueObjects, options: QueueOptions, total: ResourceQuantities | None = None) -> Snapshot:

@@ -24,9 +24,9 @@ from agent.queues.encode_accountant import (
     encode_reservations,
     encode_view,
 )
-from agent.queues.quantities import minus
 from agent.queues.reclaim_search import propose
 from agent.queues.simulation import simulate
+from agent.queues.snapshot import unallocated
 from agent.queues.text import reclaim_lines, resize_lines, simulation_lines, status_lines
 from agent.queues.what_if import decode_reclaim_question, decode_resize_question, decode_simulation_question
 from agent.serve.accountant import AccountantService
@@ -149,10 +149,7 @@ class QueueQuestions:
                 raise UnknownNameError(f"no pod of {question.job} waits or runs")
             if job.queue not in view.tree.queues:
                 raise UnknownNameError(f"queue {job.queue or '(none)'} does not exist")
-            free = view.total
-            for share in view.shares.values():
-                if not share.queue.parent:
-                    free = minus(free, share.allocated)
+            free = unallocated(view.shares, view.total)
             found = propose(job, jobs, view.shares, view.total, free, question.options)
         return Answer(lambda: encode_proposal(job.name, found), lambda: reclaim_lines(job.name, found))
 

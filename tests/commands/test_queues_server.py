@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -59,3 +60,20 @@ def test_a_pod_may_come_from_a_file_and_the_answer_from_the_server(server: str) 
     result = run("check-resize", str(EXAMPLE), "--server", server, "--pod", "vision/serve", "--set", "main.cpu=12")
     assert "resize rejected: pod vision/serve" in result.output
     assert result.return_value == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["status", str(EXAMPLE)], "FILE means nothing with --server"),
+        (["status", "--total", "cpu=1"], "--total means nothing with --server"),
+        (["reclaim", "--job", "a/b", "--profile", "main"], "--profile means nothing"),
+        (["simulate", "--saturation-multiplier", "2"], "--saturation-multiplier means nothing"),
+        (["check-resize", "--pod", "a/b", "--strict"], "--strict means nothing"),
+        (["check-resize", "--pod", "a/b", "--scheduler-name", "x"], "--scheduler-name means nothing"),
+    ],
+)
+def test_what_an_accountant_has_of_its_own_is_not_given(server: str, command: list[str], told: str) -> None:
+    error = run(*command, "--server", server).exception
+    assert isinstance(error, click.UsageError)
+    assert told in str(error)

@@ -37,8 +37,6 @@ class NotEnoughCPUs(AgentError):  # noqa: N818 - the answer is no; nothing broke
 
     def __init__(self, requested: int, available: int) -> None:
         super().__init__(f"not enough cpus available to satisfy request: requested={requested}, available={available}")
-        self.requested = requested
-        self.available = available
 
 
 def take_cpus(

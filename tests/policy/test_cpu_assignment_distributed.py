@@ -169,6 +169,36 @@ def test_a_floor_for_the_number_of_nodes(available: str, n: int, floor: int, exp
     assert taken(FOUR_NODES, available, n, SINGLE, min_numa_nodes=floor) == expected
 
 
+UNEVEN_NODES = drawn("0 1 2 3 4 5 |; 6 7")
+
+
+def test_it_begins_with_as_many_nodes_as_average_ones_would_need() -> None:
+    """Six CPUs are more than the four that an average node has, so the one node that holds them all is not tried alone: two
+    nodes cannot give three each, and the CPUs are packed, the smaller node first.
+    """
+    assert taken(UNEVEN_NODES, "0-7", 4, SINGLE) == "0-3"
+    assert taken(UNEVEN_NODES, "0-7", 6, SINGLE) == "0-3,6-7"
+
+
+def test_an_average_node_is_counted_in_groups() -> None:
+    """Eight CPUs in groups of two are four groups, two on an average node: three groups need two nodes."""
+    uneven = drawn("0+1 2+3 4+5 |; 6+7")
+    assert taken(uneven, "0-7", 6, CORES) == "0-3,6-7"
+    assert taken(uneven, "0-7", 4, CORES) == "0-3"
+
+
+def test_where_no_node_count_from_the_floor_on_works_fewer_are_tried_before_packing() -> None:
+    six_and_four = drawn("0 1 2 3 4 5 |; 6 7 8 9")
+    assert taken(six_and_four, "0-4,6", 5, SINGLE, min_numa_nodes=2) == "0-4"
+    assert taken(six_and_four, "0-4,6", 5, PickOptions()) == "0-3,6"
+
+
+def test_a_need_that_is_no_multiple_of_a_group_is_packed_in_the_order_of_the_options() -> None:
+    spread = PickOptions(distribute_across_numa=True, cpu_group_size=2, spread_cores=True)
+    assert taken(THREE_SMT, "0-17", 3, CORES) == "0-1,9"
+    assert taken(THREE_SMT, "0-17", 3, spread) == "0-2"
+
+
 def test_devices_on_every_node_get_cpus_on_every_node() -> None:
     topology = regular(32, sockets=4, numa=4)
     assert taken(topology, "1-31", 20, SINGLE, min_numa_nodes=4) == "1-5,8-12,16-20,24-28"

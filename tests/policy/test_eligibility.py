@@ -45,6 +45,7 @@ HALF = "cpu=1500m memory=1Gi"
 )
 def test_who_claims_what(what: Pod, gates: FeatureGates, cpus: dict[str, int], memory: dict[str, int]) -> None:
     asked = claims(what, gates)
+    assert (asked.qos is QOSClass.GUARANTEED) or not (cpus or memory)
     assert asked.cpus == cpus
     assert {name: request["memory"] for name, request in asked.memory.items()} == memory
 
@@ -57,8 +58,15 @@ def test_a_status_with_a_class_wins_over_the_spec() -> None:
 def test_a_budget_is_the_bubbles_size_and_a_fraction_of_it_gives_no_cpus() -> None:
     asked = claims(pod(guaranteed("2"), resources=BUDGET), ON)
     assert (asked.pod_level, asked.pod_cpus, asked.pod_memory) == (True, 4, {"memory": 4 * GIB})
+    assert asked.qos is QOSClass.GUARANTEED
     half = claims(pod(guaranteed("2"), resources=sized("cpu=3500m memory=4Gi", "cpu=3500m memory=4Gi")), ON)
     assert (half.pod_cpus, half.pod_memory) == (0, {"memory": 4 * GIB})
+
+
+def test_a_budget_of_nothing_that_is_managed_is_no_budget() -> None:
+    asked = claims(pod(guaranteed("2"), resources=sized("example.com/device=1", "example.com/device=1")), ON)
+    assert (asked.qos, asked.pod_level, asked.pod_cpus, asked.pod_memory) == (QOSClass.GUARANTEED, False, 0, None)
+    assert asked.cpus == {"app": 2}
 
 
 @pytest.mark.parametrize(

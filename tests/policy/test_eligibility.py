@@ -64,8 +64,9 @@ def test_a_budget_is_the_bubbles_size_and_a_fraction_of_it_gives_no_cpus() -> No
 
 
 def test_a_budget_of_nothing_that_is_managed_is_no_budget() -> None:
-    asked = claims(pod(guaranteed("2"), resources=sized("example.com/device=1", "example.com/device=1")), ON)
-    assert (asked.qos, asked.pod_level, asked.pod_cpus, asked.pod_memory) == (QOSClass.GUARANTEED, False, 0, None)
+    devices = sized("example.com/device=1", "example.com/device=1")
+    asked = claims(pod(guaranteed("2"), resources=devices, status=PodStatus(qos_class="Guaranteed")), ON)
+    assert (asked.pod_level, asked.pod_cpus, asked.pod_memory) == (False, 0, None)
     assert asked.cpus == {"app": 2}
 
 

@@ -142,6 +142,13 @@ def test_a_quota_finer_than_a_percent_is_rounded_for_systemd_and_exact_in_the_fi
     assert corner.writer.problems() == ()
 
 
+def test_a_quota_that_is_right_and_finer_than_a_percent_is_left_to_the_file(corner: Corner) -> None:
+    corner.kernel.write(corner.kernel.root / QOS / "cpu.max", "12500 100000")
+    corner.writer.hold({QOS: Settings(cpus=CPUSet.parse("0-2"), quota_us=12_500)})
+    assert corner.manager.calls == [("SetUnitProperties", (QOS.name, True, [("AllowedCPUs", ("ay", b"\x07"))]))]
+    assert corner.says(QOS, "cpu.max") == "12500 100000"
+
+
 def test_what_is_right_already_is_told_once(corner: Corner) -> None:
     for _ in range(3):
         corner.writer.hold({QOS: NARROW})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import signal
 import sys
 from collections.abc import Mapping
 
@@ -21,7 +22,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "pause": ("agent.commands.pause", "Give no new exclusive CPUs."),
     "release": ("agent.commands.release", "Widen everything, before the agent is removed."),
     "doctor": ("agent.commands.doctor", "Is this node fit for pinfold, and if not what to do."),
-    "host-services": ("agent.commands.host_services", "Keep services of the host off exclusive CPUs, by systemd drop-ins."),
+    "host-services": (
+        "agent.commands.host_services",
+        "Keep services of the host off exclusive CPUs, by systemd drop-ins.",
+    ),
     "checkpoint": ("agent.commands.checkpoint", "State files, ours and the kubelet's: show, verify, move, repair."),
     "config": ("agent.commands.config", "Check, show or reload the configuration."),
     "podresources": ("agent.commands.podresources", "See what a monitoring agent sees."),
@@ -71,9 +75,11 @@ def cli() -> None:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Entry point. Exit status: 0 fine, 1 the answer is no, 2 wrong use or bad input, 3 environment."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # what a name or a locale holds must not end a command
-        sys.stdout.reconfigure(errors="backslashreplace")
+    """Entry point. Exit status: 0 fine, 1 the answer is no, 2 wrong use or bad input, 3 environment, 141 the reader of
+    the output went away."""
+    stdout = sys.stdout
+    if isinstance(stdout, io.TextIOWrapper):  # what a name or a locale holds must not end a command
+        stdout.reconfigure(errors="backslashreplace")
     try:
         result = cli.main(args=args, prog_name="pinfold", standalone_mode=False)
     except click.ClickException as error:
@@ -84,9 +90,10 @@ def main(args: list[str] | None = None) -> None:
     except AgentError as error:
         _show(error)
         sys.exit(error.exit_status)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader went away; nothing more to tell it
-        sys.exit(0)
+    except SystemExit:
+        if sys.stdout is not stdout:  # click's answer to EPIPE: the reader, `head` say, has what it wanted
+            sys.exit(128 + signal.SIGPIPE)
+        raise
     sys.exit(result if isinstance(result, int) else 0)
 
 

@@ -25,6 +25,7 @@ from agent.node.tasks import Process
 from agent.policy.cgroup_intents import has_slice
 from agent.policy.cgroup_names import ContainerCgroup
 from agent.policy.pins import Pin
+from agent.serve.control import ControlRequestError
 from agent.serve.exec_grant import FINISHED, PREPARE, ExecFinished, ExecGrant, ExecRequest
 from agent.serve.health import HealthBoard
 
@@ -60,12 +61,14 @@ class ControlMethods:
                 self.reload()
                 return {}
             case "repair":
-                return self._repair(str(params.get("directory", "")), apply=params.get("apply") is True)
+                return self._repair(
+                    str(params.get("directory", "")), apply=_flag(method, params, "apply", absent=False)
+                )
             case "pause":
-                self._pause(on=params.get("on") is True)
+                self._pause(on=_flag(method, params, "on"))
                 return {}
             case "release":
-                return self._release(apply=params.get("apply") is True)
+                return self._release(apply=_flag(method, params, "apply", absent=False))
             case "look":
                 self.look()
                 return {}
@@ -212,6 +215,18 @@ def everything(keeper: Keeper) -> tuple[CPUSet, NodeMask]:
     """The CPUs and memory nodes of the machine, as a release gives them to everybody."""
     machine = keeper.managers.machine
     return machine.topology.all, node_mask(machine.numa_memory)
+
+
+def _flag(method: str, params: Mapping[str, Any], name: str, *, absent: bool | None = None) -> bool:
+    """A parameter that is true or false; absent: what it is where it is not given, None: it must be.
+
+    Raises ControlRequestError.
+    """
+    value = params.get(name, absent)
+    if not isinstance(value, bool):
+        given = repr(value)[:40] if name in params else "nothing"
+        raise ControlRequestError(f"{method} wants {name} as true or false, not {given}")
+    return value
 
 
 def _encode_pin(pin: Pin) -> Mapping[str, Any]:

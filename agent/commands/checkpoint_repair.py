@@ -81,6 +81,12 @@ def _in_file(config: Path | None, flags: tuple[str, ...], root: Path | None, *, 
     def change(state: State) -> Change:
         return Change(state.policy, rules.policy, tolerance, rules.config.state.confirmNewCPUs)
 
+    # before a store is opened, which makes the directory
+    if not any((directory / name).exists() for name in (NAME, f"{NAME}.previous")):
+        raise BadInputError(
+            f"{directory}: no state to repair",
+            hint="the agent begins one at its first start; another directory: --set state.directory=DIRECTORY",
+        )
     if not apply_:
         state = _stored(directory / NAME)
         return encode_steps(plan_repair(rules.managers, state.grants, state.pods, change(state)))

@@ -20,10 +20,12 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from agent.errors import AgentError, BadInputError
+from agent.formats.documents import MAX_BYTES as MAX_MANIFEST_BYTES
 from agent.serve.sockets import SocketAccess, SocketFile
 
 CONTROL_SOCKET = Path("/run/pinfold/control.sock")
-MAX_REQUEST_BYTES = 64 * 1024
+# explain carries a manifest, in the worst case with every byte of it as an escape of six (\u0000); the rest is a few words
+MAX_REQUEST_BYTES = 6 * MAX_MANIFEST_BYTES + 64 * 1024
 MAX_CONNECTIONS = 16
 IDLE_SECONDS = 30.0  # after that a silent client loses its connection
 _BACKLOG = 128  # a full queue makes connect(2) fail at once where the client has a time limit

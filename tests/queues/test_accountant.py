@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from agent.formats.queue_objects import QueueObjects
+from agent.model.occupancy import GPUMemory
 from agent.model.pod import Pod
 from agent.model.quantity import Quantity
 from agent.model.queue import ClusterNode, PodGroup, Preemptibility, PriorityClass, Queue, QueueStatus
@@ -17,6 +21,7 @@ from agent.queues.charge import NANO, Amounts
 from agent.queues.ledger import LedgerOptions
 from agent.queues.node_report import NodeReport, ReportedPod
 from agent.queues.node_report_format import decode_report, encode_report
+from agent.queues.observed_pods import pod_changes
 from agent.queues.resize_admission import ResizeReason
 from tests.queues.build import queue
 from tests.queues.test_resize_admission import pod
@@ -238,3 +243,117 @@ def test_two_replicas_with_the_same_reports_in_any_order_say_the_same() -> None:
             waiting = [each for each in waiting if found.take_report(each, 1) is Taken.GAP]
         views.append((view(found).shares, view(found).fair.shares))
     assert all(each == views[0] for each in views)
+
+
+def test_a_node_that_comes_back_under_its_name_starts_from_nothing() -> None:
+    found = everybody_reports(accountant())
+    assert found.take_objects(objects(nodes=NODES[1:]), 1) == {"n0"}
+    found.take_objects(objects(), 2)
+    assert held(found) == 4000
+    assert found.missing_nodes() == {"n0"}
+    assert found.take_report(full("n0", 1, u7=reported(1, "p7")), 3) is Taken.APPLIED
+    assert held(found) == 5000
+
+
+def test_a_late_report_of_a_node_that_is_gone_is_given_up_once_the_node_stays_silent() -> None:
+    found = everybody_reports(accountant())
+    found.take_objects(objects(nodes=NODES[1:]), 1)
+    found.take_report(full("n0", 2, u0=reported(2, "p0")), 2)
+    for number in (1, 2):
+        found.hear(f"n{number}", 150)
+    assert (list(found.tick(100)), held(found)) == ([], 6000)
+    assert (list(found.tick(200)), held(found)) == (["n0"], 4000)
+
+
+def test_a_node_deleted_while_the_accountant_was_down_is_given_up() -> None:
+    kept = everybody_reports(accountant()).report_of("n2")
+    assert kept is not None
+    again = Accountant(AccountantOptions(), started=0)
+    again.resume(kept, 0)
+    again.take_objects(objects(nodes=NODES[:2]), 0)
+    assert held(again) == 2000
+    assert list(again.tick(5)) == ["n2"]
+    assert held(again) == 0
+
+
+def test_pods_that_stay_bound_to_a_released_node_count_as_the_api_server_says() -> None:
+    seen = replace(pod({"cpu": "5"}), uid="u0", name="p0", node_name="n0")
+    found = everybody_reports(accountant())
+    found.take_objects(found.known.objects, 1, {"u0": seen})
+    found.take_objects(objects(nodes=NODES[1:]), 2)
+    assert held(found) == 9000
+    found.take_objects(objects(nodes=NODES[1:]), 3, {"u0": None})
+    assert held(found) == 4000
+    assert "n0" not in found.accounting.nodes(), "and nothing of the node is left"
+
+
+def test_a_pod_that_is_bound_counts_on_its_node_and_no_longer_as_waiting() -> None:
+    waiting = replace(pod({"cpu": "5"}), uid="u0", name="p0")
+    found = accountant()
+    found.take_objects(found.known.objects, 1, {"u0": waiting})
+    found.take_objects(found.known.objects, 2, {"u0": replace(waiting, node_name="n1")})
+    assert {uid: node for uid, (node, _) in found.accounting.counted().items()} == {"u0": "n1"}
+    assert held(found) == 5000
+    assert found.groups == {"u0": "prod/pg"}
+    found.take_objects(found.known.objects, 3, {"u0": None})
+    assert (held(found), found.groups) == (0, {})
+
+
+def test_a_queue_that_goes_while_it_is_charged_is_shown_and_comes_back_charged() -> None:
+    found = everybody_reports(accountant())
+    found.take_objects(objects(*(each for each in QUEUES if each.name != "leaf")), 1)
+    assert held(found) == 0
+    assert view(found).unknown["leaf"].allocated.cpu == 6 * NANO
+    assert resize(found, "u0", 2, 200)[0] is ResizeReason.FITS, "as upstream: a queue that is not there bounds nothing"
+    found.take_objects(objects(), 2)
+    assert held(found) == 6000
+
+
+def test_gpus_by_memory_follow_the_label_of_the_node() -> None:
+    sharing = reported(1, "p0")._replace(gpu_memory=GPUMemory(2, 5000))
+    found = accountant()
+    found.take_report(full("n0", 1, u0=sharing), 0)
+    assert view(found).shares["dept"].allocated.gpu == 0
+    for memory, gpus in ((40_000, 0.26), (80_000, 0.14), (None, 0)):
+        found.take_objects(objects(nodes=(replace(NODES[0], gpu_memory_mib=memory), *NODES[1:])), 1)
+        assert view(found).shares["dept"].allocated.gpu == gpus
+
+
+def test_absurd_amounts_are_counted_and_shown() -> None:
+    found = everybody_reports(accountant())
+    huge = Amounts(10**60, 10**60, 10**30)
+    found.take_report(full("n0", 2, u0=reported(1)._replace(allocated=huge, requested=huge)), 1)
+    assert held(found) > 1e50
+    assert resize(found, "u1", 2, 3)[0] is ResizeReason.REJECTED
+    found.take_report(full("n0", 3), 2)
+    assert held(found) == 4000
+
+
+pod_sizes = st.dictionaries(st.sampled_from("uvwxyz"), st.tuples(st.integers(1, 5), st.sampled_from(["", "n0", "n1"])))
+
+
+@given(st.lists(pod_sizes, min_size=1, max_size=6), st.lists(st.sampled_from(["pg", "other", "none"]), max_size=6))
+def test_pods_followed_one_by_one_count_as_those_that_are_listed(
+    listings: list[dict[str, tuple[int, str]]], groups: list[str]
+) -> None:
+    def pods(sizes: dict[str, tuple[int, str]]) -> tuple[Pod, ...]:
+        return tuple(
+            replace(pod({"cpu": str(cores)}), uid=uid, name=uid, node_name=node) for uid, (cores, node) in sizes.items()
+        )
+
+    def with_group(name: str) -> QueueObjects:
+        return replace(
+            objects(), pod_groups=(PodGroup("prod", "pg", {"pg": "leaf", "other": "other"}.get(name, "gone")),)
+        )
+
+    followed, before = accountant(), tuple[Pod, ...]()
+    for number, sizes in enumerate(listings):
+        now = with_group(groups[number] if number < len(groups) else "pg")
+        followed.take_objects(now, 1, pod_changes(before, pods(sizes)))
+        before = pods(sizes)
+    listed = accountant()
+    listed.take_objects(replace(now, pods=before), 1)
+    assert followed.accounting.counted() == listed.accounting.counted()
+    assert followed.groups == listed.groups
+    assert view(followed).shares == view(listed).shares
+    assert view(followed).unknown == view(listed).unknown

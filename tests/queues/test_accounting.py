@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -232,3 +233,81 @@ def test_a_pod_of_the_api_server_costs_what_it_occupies() -> None:
     assert pending is not None
     assert pending.allocated == NO_AMOUNTS
     assert pod_charge(running("Succeeded"), directory, options) is None
+
+
+def test_a_pod_that_two_nodes_claim_counts_once_where_it_is_largest() -> None:
+    found = accounting()
+    found.take_report("n1", (E1, 1), {"u1": cores(2)}, 0)
+    found.take_report("n2", (E1, 1), {"u1": cores(3), "u2": cores(1)}, 0)
+    found.observe("n3", {"u1": cores(1)}, 0)
+    assert held(found) == 4
+    assert found.charge_of("u1") == cores(3)
+    found.silent("n2", 5)
+    assert found.stale_totals().of("top").allocated.cpu == 4 * NANO
+    found.take_changes("n2", (E1, 1), (E1, 2), {}, ["u1"], 6)
+    assert (held(found), found.charge_of("u1")) == (3, cores(2))
+    found.release("n1", 7)
+    assert (held(found), found.charge_of("u1")) == (2, cores(1))
+    assert found.stale_totals().of("top") == QueueTotals()
+
+
+uids = st.sampled_from("uvw")
+node_names = st.sampled_from(["n1", "n2", UNPLACED])
+happenings = st.lists(
+    st.one_of(
+        st.tuples(st.just("report"), st.sampled_from(["n1", "n2"]), st.dictionaries(uids, charges, max_size=3)),
+        st.tuples(st.just("observe"), node_names, st.dictionaries(uids, charges, max_size=3)),
+        st.tuples(st.just("pod"), node_names, st.tuples(uids, st.none() | charges)),
+        st.tuples(st.sampled_from(["silent", "heard", "release", "tick"]), node_names, st.none()),
+    ),
+    max_size=20,
+)
+
+
+@given(happenings)
+def test_whatever_happens_sums_and_stale_sums_are_those_of_what_counts(history: list[tuple[str, str, Any]]) -> None:
+    found = accounting()
+    for now, (what, node, value) in enumerate(history):
+        match what:
+            case "report":
+                found.take_report(node, (E1, now), value, now)
+            case "observe":
+                found.observe(node, value, now)
+            case "pod":
+                found.observe_pod(node, *value, now)
+            case "silent":
+                found.silent(node, now)
+            case "heard":
+                found.heard(node)
+            case "release":
+                found.release(node, now)
+            case "tick":
+                found.tick(now * 100)
+        expected, stale = Totals(found.totals.tree), Totals(found.totals.tree)
+        for place, charge in found.counted().values():
+            expected.add(charge)
+            if place in found.stale():
+                stale.add(charge)
+        for name in ("top", "a", "b", "alone"):
+            assert found.totals.of(name) == expected.of(name)
+            assert found.stale_totals().of(name) == stale.of(name)
+        claimed = {uid for place in ("n1", "n2", UNPLACED) for uid in found.pods_of(place)}
+        assert claimed == found.counted().keys()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["n1", "n2", "n3"]), pods), max_size=5, unique_by=lambda each: each[0]),
+    st.randoms(),
+)
+def test_which_of_several_nodes_a_pod_counts_on_does_not_depend_on_the_order(
+    reports: list[tuple[str, dict[str, PodCharge]]], random: Random
+) -> None:
+    found = []
+    for _ in range(2):
+        random.shuffle(reports)
+        one = accounting()
+        for node, told in reports:
+            one.take_report(node, (E1, 1), told, 0)
+        found.append(one)
+    assert found[0].counted() == found[1].counted()
+    assert found[0].totals.of("top") == found[1].totals.of("top")

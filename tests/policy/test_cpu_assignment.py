@@ -110,6 +110,11 @@ def test_a_cache_that_spans_nodes_is_taken_once() -> None:
     assert taken(topology, "1-7", 6, UNCORE) == taken(shared, "1-7", 6, UNCORE) == "1-2,4-7"
 
 
+def test_a_node_in_two_sockets_is_looked_at_where_its_free_cpus_are() -> None:
+    """The middle node lies in both sockets, its free CPUs in the second one: there the node with fewer free CPUs comes first."""
+    assert taken(drawn("0 1 | 2 3 ; 4 5 | 6 7"), "0,4-6", 2, PACKED) == "0,6"
+
+
 def test_too_few_cpus_are_refused_in_the_kubelets_words() -> None:
     with pytest.raises(NotEnoughCPUs) as refusal:
         taken(ONE_SOCKET, "1-3", 4, PACKED)

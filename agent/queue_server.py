@@ -180,6 +180,7 @@ class QueueServer:
             self.board.watch("grpc-certificate", lambda: Check(True, files.problem))
         self.grpc = QueueService(self._loop, questions, access, section.address, section.port, tls)
         self._listen(self.grpc)
+        self._show_health()
 
     def _listen(self, server: HTTPServer | QueueService) -> None:
         server.start()
@@ -196,13 +197,17 @@ class QueueServer:
         due = time.monotonic() + TICK_SECONDS
         while not self._stopping.wait(min(self._section.objectsPeriodSeconds, TICK_SECONDS)):
             self._guarded(self._look)
+            self._guarded(self._show_health)
             if time.monotonic() >= due:
                 self._guarded(self._tick)
                 due = time.monotonic() + TICK_SECONDS
 
-    def _tick(self) -> None:
+    def _show_health(self) -> None:
+        """gRPC's health is told, not asked for."""
         if self.grpc is not None:
             self.grpc.show(ready=self.board.is_ready())
+
+    def _tick(self) -> None:
         if self._local:
             self.service.hear(self._local)
         pods = self.service.tick()

@@ -10,17 +10,20 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from agent.proto import queues_v1_pb2 as v1
 from agent.proto.queues_v1_pb2_grpc import QueuesStub
 from agent.queues.node_report_format import encode_report
 from agent.serve.queue_client import QueueServerError
+from agent.serve.queue_service import SERVICE
 from tests.certificates import Pair, make_ca, make_pair
 from tests.kube.leases import LeaseStore, keeping
 from tests.kube.servers import Answer, Asked, HTTPPart
 from tests.serve.accountants import node, pod, pod_group, queue, report, upsize
 from tests.test_queue_server import Served, eventually, serving, write_objects
 
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 REPORT = encode_report(report(1, {"p1": 4.0, "p2": 4.0}))
 
 
@@ -82,6 +85,13 @@ def ready(served: Served) -> bool:
     return served.readiness() == ""
 
 
+def health(served: Served) -> int:
+    """What gRPC's health service says of the accountant."""
+    with grpc.insecure_channel(f"unix:{served.directory}/g.sock") as channel:
+        request = health_pb2.HealthCheckRequest(service=SERVICE)
+        return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=30).status)
+
+
 def test_one_answers_and_after_its_death_the_other_with_all_that_it_had_let_grow(
     tmp_path: Path, pairs: tuple[Pair, Pair]
 ) -> None:
@@ -132,13 +142,16 @@ def test_an_orderly_end_hands_over_at_once(tmp_path: Path, pairs: tuple[Pair, Pa
     with cluster(tmp_path, pairs) as site:
         first = site.start("a", 3600, 1800.0)
         eventually(lambda: ready(first))
+        eventually(lambda: health(first) == SERVING)
         second = site.start("b", 3600, 1800.0, failOpen=False)
         closed = second.review(upsize("p2", "4", "5"))
         assert (closed["allowed"], closed["status"]["code"]) == (False, 503)
         assert "cannot be judged: lease pinfold/queues is held by" in closed["status"]["message"]
         assert second.admits(upsize("p2", "4", "3")), "what does not grow needs no judgement"
+        assert [health(each) for each in (first, second)] == [SERVING, NOT_SERVING]
         first.process.send_signal(signal.SIGTERM)
         eventually(lambda: ready(second))
+        eventually(lambda: health(second) == SERVING)
         assert first.process.wait(30) == 0
 
 

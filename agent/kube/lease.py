@@ -62,6 +62,7 @@ class LeaseCandidate:
         self._access = replace(access, timeout_seconds=min(access.timeout_seconds, options.renew_seconds / 3))
         self._server = Server(self._access)
         self.name = name
+        self.identity = options.identity
         self._options = options
         self._clock = clock
         self._standing = Standing()
@@ -150,7 +151,7 @@ class LeaseCandidate:
             raise
         self._standing = written(self._standing, made, self._options, sent, self._clock())
         if self._standing.term != before:
-            log.info("lease %s held by %s", self.name, self._options.identity)
+            log.info("lease %s held by %s", self.name, self.identity)
             self._held = True
             self._began()
 

@@ -17,6 +17,7 @@ ONE_SOCKET = drawn("0+4 1+5 2+6 3+7")
 TWO_NODES = drawn("0+4 1+5 |; 2+6 3+7")
 NO_SMT = drawn("0 1 2 3 |; 4 5 6 7")
 NODES_IN_SOCKETS = drawn("0 1 | 2 3 |; 4 5 | 6 7")
+FOUR_NODES = drawn("0 1 2 3 | 4 5 6 7 |; 8 9 10 11 | 12 13 14 15")
 SOCKETS_IN_NODES = drawn("0 1 ; 2 3 |; 4 5 ; 6 7")
 TWO_CACHES = drawn("0+8 1+9 2+10 3+11 / 4+12 5+13 6+14 7+15")
 THREE_CACHES = drawn("0 1 2 3 / 4 5 6 7 / 8 9 10 11")
@@ -35,6 +36,7 @@ def taken(topology: CPUTopology, available: str, n: int, options: PickOptions) -
         pytest.param(ONE_SOCKET, "0-7", 8, "0-7", id="all of it"),
         pytest.param(ONE_SOCKET, "1-7", 2, "1,5", id="a whole core before loose threads"),
         pytest.param(ONE_SOCKET, "1-7", 1, "4", id="a single CPU from the core that is used most"),
+        pytest.param(ONE_SOCKET, "0-5,7", 1, "2", id="from a half-used core, though a free one has a lower id"),
         pytest.param(ONE_SOCKET, "0-7", 3, "0-1,4", id="whole cores, then the lowest thread of the next"),
         pytest.param(ONE_SOCKET, "0-2,6-7", 3, "0,2,6", id="the rest from partly used cores, lowest core first"),
         pytest.param(TWO_NODES, "0-7", 4, "0-1,4-5", id="a whole NUMA node"),
@@ -67,6 +69,7 @@ def test_packed(topology: CPUTopology, available: str, n: int, expected: str) ->
         pytest.param(TWO_NODES, "0-2,4-7", 2, "2,6", id="the fuller socket first"),
         pytest.param(NODES_IN_SOCKETS, "1-2,4-7", 2, "4-5", id="a whole node still comes before single CPUs"),
         pytest.param(NODES_IN_SOCKETS, "1-2,4-7", 1, "1", id="inside a socket the nodes do not matter"),
+        pytest.param(FOUR_NODES, "1-3,7-15", 2, "1-2", id="ascending ids, though the socket's other node is fuller"),
     ],
 )
 def test_spread_over_cores(topology: CPUTopology, available: str, n: int, expected: str) -> None:

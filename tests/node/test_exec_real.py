@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import pytest
 from agent.errors import AgentError, BadInputError
 from agent.model.cpuset import CPUSet
 from agent.node.exec_cgroups import ExecCgroups
-from agent.node.tasks import Process, affinity
+from agent.node.tasks import Process, TaskError, affinity
 from agent.policy.cgroup_names import ContainerCgroup
 from agent.policy.cgroup_settings import Settings
 from agent.serve.control import ControlServer
@@ -126,6 +127,14 @@ def eventually(check: Any) -> None:
         time.sleep(0.01)
 
 
+def gone(process: Process) -> bool:
+    try:
+        process.require()
+    except TaskError:
+        return True
+    return False
+
+
 def test_the_command_runs_on_the_containers_cpus_and_nowhere_else(node: Node) -> None:
     ran = node.run("grep", "Cpus_allowed_list", "/proc/self/status", options=("-v",))
     assert ran.stdout.split() == ["Cpus_allowed_list:", str(node.cpus)]
@@ -214,6 +223,37 @@ def test_a_cgroup_removed_before_the_command_joins_is_an_error_and_nothing_runs(
     ran = node.run("echo", "ran")
     assert (ran.returncode, ran.stdout) == (3, "")
     assert "the cgroup is gone" in ran.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_while_the_agent_makes_the_cgroup_ends_the_process_that_waits_for_it(
+    node: Node, number: signal.Signals
+) -> None:
+    real, asked, going_on = node.groups.prepare, threading.Event(), threading.Event()
+    waiting: list[Process] = []
+
+    def slow(
+        key: ContainerCgroup, pod: Settings, container: Settings, process: Process | None = None
+    ) -> tuple[Path, ...]:
+        asked.set()
+        going_on.wait(SECONDS)
+        return real(key, pod, container, process)
+
+    node.groups.prepare = slow  # type: ignore[method-assign]
+    client = subprocess.Popen(node.argv("sleep", "600"), stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    try:
+        assert asked.wait(SECONDS)
+        children = Path(f"/proc/{client.pid}/task/{client.pid}/children").read_text().split()
+        waiting += [Process.of(int(pid)) for pid in children]
+        assert len(waiting) == 1
+        client.send_signal(number)
+        assert client.wait(SECONDS) != 0
+        eventually(lambda: gone(waiting[0]))
+    finally:
+        going_on.set()
+        client.kill()
+        client.wait()
+    assert not node.groups.alive(DB)
 
 
 def test_without_an_agent_nothing_runs(node: Node) -> None:

@@ -274,7 +274,8 @@ def test_whatever_happens_sums_and_stale_sums_are_those_of_what_counts(history: 
             case "observe":
                 found.observe(node, value, now)
             case "pod":
-                found.observe_pod(node, *value, now)
+                uid, charge = value
+                found.observe_pod(node, uid, charge, now)
             case "silent":
                 found.silent(node, now)
             case "heard":

@@ -39,6 +39,7 @@ def taken(topology: CPUTopology, available: str, n: int, options: PickOptions) -
         pytest.param(ONE_SOCKET, "0-5,7", 1, "2", id="from a half-used core, though a free one has a lower id"),
         pytest.param(ONE_SOCKET, "0-7", 3, "0-1,4", id="whole cores, then the lowest thread of the next"),
         pytest.param(ONE_SOCKET, "0-2,6-7", 3, "0,2,6", id="the rest from partly used cores, lowest core first"),
+        pytest.param(ONE_SOCKET, "0-3", 3, "0-2", id="a thread from each of several half-used cores"),
         pytest.param(TWO_NODES, "0-7", 4, "0-1,4-5", id="a whole NUMA node"),
         pytest.param(TWO_NODES, "1-7", 2, "1,5", id="the fuller node first"),
         pytest.param(TWO_NODES, "1-7", 4, "2-3,6-7", id="a whole node before the fuller one"),

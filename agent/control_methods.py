@@ -24,6 +24,7 @@ from agent.node.mode_file import Mode, ModeFile
 from agent.node.tasks import Process
 from agent.policy.cgroup_intents import has_slice
 from agent.policy.cgroup_names import ContainerCgroup
+from agent.policy.free_hugepages import FreeHugepages, asks_for_hugepages
 from agent.policy.pins import Pin
 from agent.serve.control import ControlRequestError
 from agent.serve.exec_grant import FINISHED, PREPARE, ExecFinished, ExecGrant, ExecRequest
@@ -40,7 +41,10 @@ class UnknownPodError(BadInputError):
 
 @dataclass(slots=True)
 class ControlMethods:
-    """problems: of the sources, one sentence each. look: one turn of the loop. reload: the configuration again."""
+    """problems: of the sources, one sentence each. look: one turn of the loop. reload: the configuration again.
+
+    hugepages: how many are really free at this moment; None where that is not to be looked at.
+    """
 
     keeper: Keeper
     enforcement: Enforcement
@@ -49,6 +53,7 @@ class ControlMethods:
     look: Callable[[], None]
     reload: Callable[[], None]
     mode: ModeFile
+    hugepages: Callable[[], FreeHugepages | None] = lambda: None
 
     def call(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer one request. Raises AgentError, which the caller gets as it is."""
@@ -151,8 +156,9 @@ class ControlMethods:
             raise found.problems[0]
         state = keeper.state
         answers: list[Explanation] = []
+        hugepages = self.hugepages() if any(asks_for_hugepages(each.pod) for each in found.pods) else None
         for each in found.pods:
-            answers.append(explain(keeper.managers, keeper.node, state, each.pod))
+            answers.append(explain(keeper.managers, keeper.node, state, each.pod, hugepages=hugepages))
             state = answers[-1].after(state)
         return answers
 

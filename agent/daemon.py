@@ -138,6 +138,7 @@ class Daemon:
             lambda: self._turn(enforce=True),
             self._do_reload,
             self._mode,
+            lambda: self.hugepages(),  # noqa: PLW0108 - a reload puts another one there
         )
 
     # --- called from other threads and from signal handlers ---

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.agents import running
@@ -43,3 +46,29 @@ def test_by_option_the_pod_is_refused_and_admitted_once_they_are_free(tmp_path: 
             (Path(root) / name).write_text((tmp_path / "again" / name).read_text())
         agent.control.call("reload", {})
         agent.until(lambda status: len(status["pods"]) == 1)
+
+
+@pytest.mark.parametrize(
+    ("rule", "status", "said"),
+    [
+        ("refuse", 1, "not enough free hugepages, hugepages-2Mi: requested=67108864, really free=16777216"),
+        ("warn", 0, "note: too few free hugepages, hugepages-2Mi: requested=67108864, really free=16777216"),
+        ("ignore", 0, ""),
+    ],
+)
+@pytest.mark.parametrize("online", [False, True])
+def test_explain_looks_at_the_free_pages_as_an_admission_does(
+    tmp_path: Path, rule: str, status: int, said: str, online: bool
+) -> None:
+    root = machine(tmp_path / "root", 4)
+    path = tmp_path / "web.yaml"
+    path.write_text(manifest("web"))
+    with running(tmp_path, node={"root": root, "freeHugepages": rule}) as agent:
+        where = ["--socket", str(agent.directory / "control.sock")]
+        if not online:
+            where = ["--config", str(agent.directory / "config.yaml")]
+        command = [sys.executable, "-m", "agent", "explain", *where, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == status, done.stderr
+    assert said in done.stdout
+    assert ("free hugepages" in done.stdout) == bool(said)

@@ -19,12 +19,14 @@ from agent.formats.documents import MAX_BYTES
 from agent.formats.explanation import explain
 from agent.formats.manifests import decode_manifests
 from agent.formats.state import decode as decode_state
+from agent.hugepages_now import free_hugepages_now
 from agent.kube.manifest_directory import SUFFIXES
 from agent.model.state import Epoch, State
 from agent.node.archive import open_sysroot
 from agent.node.state_store import NAME
 from agent.node.topology import read_topology
 from agent.node_config import manager_config, node_capacity
+from agent.policy.free_hugepages import FreeHugepages
 from agent.policy.managers import Managers, start
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.policy_machine import policy_machine
@@ -37,6 +39,7 @@ class _Node:
     managers: Managers
     capacity: NodeCapacity
     state: State
+    hugepages: FreeHugepages | None = None
 
 
 @click.command()
@@ -102,7 +105,7 @@ def _offline(files: tuple[str, ...], node: _Node) -> Iterator[Mapping[str, Any]]
         if found.problems:
             raise found.problems[0]
         for each in found.pods:
-            answer = explain(node.managers, node.capacity, state, each.pod)
+            answer = explain(node.managers, node.capacity, state, each.pod, hugepages=node.hugepages)
             yield {"text": answer.text, "json": answer.encoded}
             state = answer.after(state)
 
@@ -116,12 +119,14 @@ def _node(root: Path | None, config_path: Path | None, flags: tuple[str, ...], s
     config = load(config_path, parse_flags(flags)).config
     with open_sysroot(root if root is not None else Path(config.node.root)) as directory:
         machine = policy_machine(read_topology(directory))
+        hugepages = free_hugepages_now(config, directory)
     managers = start(machine, manager_config(machine, config))
     state = State(Epoch(0, "0" * 16))
     if state_path is not None:
         path = state_path / NAME if state_path.is_dir() else state_path
         state = decode_state(_read(path))
-    return _Node(managers, node_capacity(machine, config), replace(state, grants=refit(managers, state.grants)))
+    fitted = replace(state, grants=refit(managers, state.grants))
+    return _Node(managers, node_capacity(machine, config), fitted, hugepages)
 
 
 def _read(path: Path) -> bytes:

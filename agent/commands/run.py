@@ -21,6 +21,7 @@ from agent.daemon import Daemon, Periods
 from agent.device_watch import DeviceWatch, devices_awaited
 from agent.enforcement import Enforcement
 from agent.errors import AgentError
+from agent.hugepages_now import free_hugepages_now
 from agent.keeper import Keeper, Rules, policy_in_force
 from agent.kube.accountant_client import AccountantClient
 from agent.kube.event_writer import EventWriter
@@ -39,17 +40,14 @@ from agent.node.kubelet_files import KubeletFiles
 from agent.node.report_spool import ReportSpool
 from agent.node.service_manager import from_environment
 from agent.node.state_store import StateStore
-from agent.node.sysfs import Sysfs
-from agent.node.sysfs_numa import read_hugepages
 from agent.node.topology import read_topology
 from agent.node_config import manager_config, node_capacity
 from agent.pod_sources import PodSources
-from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule
 from agent.policy.managers import start
 from agent.policy.occupancy import Origin
 from agent.policy.pod_events import PodEvent
 from agent.policy.podresources_view import Shape
-from agent.policy.policy_machine import free_hugepages, policy_machine
+from agent.policy.policy_machine import policy_machine
 from agent.policy.second import SECOND_SOURCES
 from agent.preflight import oddities, refuse
 from agent.publisher import Publisher
@@ -227,14 +225,6 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
 def read_machine(config: Config) -> Machine:
     """The machine below `node.sysRoot`, which is the directory that holds sys/ and proc/."""
     return policy_machine(read_topology(Path(config.node.root)))
-
-
-def free_hugepages_now(config: Config) -> FreeHugepages | None:
-    """How many hugepages are really free, and what follows from too few. None where that is not to be looked at."""
-    rule = FreeHugepagesRule(config.node.freeHugepages)
-    if rule is FreeHugepagesRule.IGNORE:
-        return None
-    return FreeHugepages(rule, free_hugepages(read_hugepages(Sysfs(Path(config.node.root)))))
 
 
 def rules_of(machine: Machine, config: Config) -> Rules:

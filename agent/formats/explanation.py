@@ -11,6 +11,7 @@ from agent.model.devices import NO_DEVICES, NodeDevices
 from agent.model.pod import Pod
 from agent.model.state import Grants, PodRecord, State
 from agent.policy.admission import Verdict, holds
+from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule, missing_hugepages
 from agent.policy.judgement import judge
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
@@ -36,30 +37,37 @@ class Explanation:
 
 
 def explain(
-    managers: Managers, capacity: NodeCapacity, state: State, pod: Pod, devices: NodeDevices = NO_DEVICES
+    managers: Managers,
+    capacity: NodeCapacity,
+    state: State,
+    pod: Pod,
+    devices: NodeDevices = NO_DEVICES,
+    hugepages: FreeHugepages | None = None,
 ) -> Explanation:
     """Judge `pod` on the node as it is, and say why. A pod that holds something already is shown as it runs.
 
-    devices: what is known of those that pods have.
+    devices: what is known of those that pods have. hugepages: what is really free; None where nobody looks.
     """
     known = {record.pod.namespaced_name: record.pod for record in state.pods.values()}
     held = known.get(pod.namespaced_name)
     if held is not None:
-        pod = held
+        pod, hugepages = held, None  # its own are among those that are not free
     elif not pod.uid:
         pod = replace(pod, uid=f"explained-{pod.namespace}-{pod.name}")
     held_devices = devices.of(pod.uid)
-    verdict = judge(managers, capacity, state, pod, devices=held_devices)
+    verdict = judge(managers, capacity, state, pod, hugepages, held_devices)
     owners = {uid: record.pod.namespaced_name for uid, record in state.pods.items()}
 
     def try_with(grants: Grants, changed: Pod) -> Verdict:
         """A pod that holds nothing in these grants and did before has been taken away to try: node fit must not count it."""
         here = {uid: record for uid, record in state.pods.items() if holds(grants, uid) or not holds(state.grants, uid)}
         here_now = replace(state, grants=grants, pods=here)
-        return judge(managers, capacity, here_now, changed, devices=held_devices)
+        return judge(managers, capacity, here_now, changed, hugepages, held_devices)
 
     derivation = derive(managers, state.grants, pod, verdict, owners, try_with)
     notes = [str(finding) for finding in lint_pod(pod, managers.gates, managers.topology.scope)]
+    if hugepages is not None and verdict.admitted and hugepages.rule is FreeHugepagesRule.WARN:
+        notes += [f"too few free hugepages, {each}" for each in missing_hugepages(verdict.grants, pod, hugepages.free)]
     lines = [
         *derivation_format.render(derivation, verdict.grants, managers.gates),
         *(f"  note: {note}" for note in notes),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.commands.run import free_hugepages_now
 from agent.config_schema import Config
+from agent.hugepages_now import free_hugepages_now
 from agent.node.sysfs import Sysfs
 from agent.node.sysfs_numa import read_hugepages
 from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule

@@ -58,13 +58,11 @@ class PodsSource:
             try:
                 stream = self._stream = stub.WatchPods(v1alpha1.WatchPodsRequest())
                 self._read_list(stream)
-                self.feed.standing = True
-                for event in stream:
-                    self._take(event, stub)
+                with self.feed.standing():
+                    for event in stream:
+                        self._take(event, stub)
             except grpc.RpcError as error:
                 raise call_error(path, error) from error
-            finally:
-                self.feed.standing = False
         raise PodsError(f"{path}: the kubelet has ended the stream of pods", hint="it is begun again with a whole list")
 
     def _read_list(self, stream: grpc.CallIterator[v1alpha1.WatchPodsEvent]) -> None:

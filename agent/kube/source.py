@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from agent.errors import AgentError
@@ -47,8 +48,7 @@ class Feed:
     """A source as the loop knows it: its thread, and the view that this publishes.
 
     name: as in the configuration's `sources`, and in the pods' records. work: one attempt to follow the source, called again and
-    again. wake: makes a request that waits for the server return. standing: set by `work` while the server would be missed if it
-    were gone; every look is then a sign of life.
+    again. wake: makes a request that waits for the server return.
 
     work returns the seconds until its next turn, and raises AgentError where the source cannot be read: then the waits become
     longer, with jitter, so that the nodes of a cluster do not come back all at once.
@@ -62,7 +62,7 @@ class Feed:
         rng: random.Random | None = None,
     ) -> None:
         self.name = name
-        self.standing = False
+        self._standing = False
         self._work = work
         self._rng = rng or random.Random()
         self._view = View()
@@ -71,7 +71,7 @@ class Feed:
 
     def view(self) -> View:
         """What it says now; returns at once."""
-        return replace(self._view, heard=time.monotonic()) if self.standing else self._view
+        return replace(self._view, heard=time.monotonic()) if self._standing else self._view
 
     def publish(self, view: View) -> None:
         """Another view; the loop is told unless only its age differs."""
@@ -82,6 +82,16 @@ class Feed:
     def heard(self) -> None:
         """A sign of life without news."""
         self.publish(replace(self._view, fault="", heard=time.monotonic()))
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """For as long as a connection stands that would break if the server were gone: every look is a sign of life."""
+        self._standing = True
+        try:
+            yield
+        finally:
+            self._standing = False
+            self.publish(replace(self._view, heard=time.monotonic()))
 
     def start(self, changed: Callable[[], None]) -> None:
         """Begin; `changed` is called, in any thread, when there is another view."""

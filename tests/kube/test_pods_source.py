@@ -292,11 +292,19 @@ def test_a_list_that_does_not_end_is_given_up(tmp_path: Path) -> None:
 
 
 def test_while_the_stream_stands_a_quiet_kubelet_is_there(tmp_path: Path) -> None:
-    with followed(tmp_path, kubelet_of(A)) as feed:
+    kubelet = Kubelet(pods={"uid-a": A})
+    with followed(tmp_path, kubelet) as feed:
         until_names(feed, "a")
         before = feed.view()
-        wait_until(lambda: feed.view().heard > before.heard)
+        wait_until(lambda: feed.view().heard > before.heard + 0.1)
         assert feed.view().wanted is before.wanted
+        kubelet.watches.append(tells(then=CUT, text="gone"))
+        kubelet.cut()
+        until_fault(feed, "has ended")
+        lost = feed.view()
+        assert before.heard + 0.1 < lost.heard  # its age counts from the end of the stream, not from the last event
+        until_fault(feed, "gone")
+        assert feed.view().heard == lost.heard
 
 
 STANDS_STILL = """

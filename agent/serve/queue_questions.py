@@ -33,7 +33,7 @@ from agent.serve.accountant import AccountantService
 
 Standby = Callable[[], str]  # why another replica answers, or none yet; "" where this one does
 
-_PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 5.0  # for a search to end before another begins
 
 
 class StandbyError(AgentError):
@@ -164,7 +164,7 @@ class QueueQuestions:
 
     @contextmanager
     def _one_search(self) -> Iterator[None]:
-        if not self._searching.acquire(timeout=_PATIENCE_SECONDS):
+        if not self._searching.acquire(timeout=PATIENCE_SECONDS):
             raise BusyError("too many such questions at once")
         try:
             yield

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
 
@@ -34,7 +35,8 @@ from agent.serve.queue_questions import (
 from agent.serve.sockets import SocketAccess, SocketFile, SocketPathError
 
 SERVICE = v1.DESCRIPTOR.services_by_name["Queues"].full_name
-MAX_UNDER_WAY = 16  # questions; each occupies a thread
+MAX_UNDER_WAY = 16  # questions
+_THREADS = 4  # of its own: questions that take long must not hold up probes and scrapes
 _STOP_SECONDS = 1.0
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_BYTES),
@@ -79,6 +81,7 @@ class QueueService:
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined] # missing in the stubs
         self._server: grpc.aio.Server | None = None
         self._under_way = 0
+        self._threads = ThreadPoolExecutor(_THREADS, "questions")
 
     def start(self) -> None:
         """Begin to answer. Raises SocketInUseError, SocketPathError, HTTPAddressError, CertificateError."""
@@ -139,6 +142,7 @@ class QueueService:
         if self._server is not None:
             await self._server.stop(_STOP_SECONDS)
             self._server = None
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:
         asked = self._questions
@@ -172,7 +176,8 @@ class QueueService:
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too much is asked at once; try again")
             self._under_way += 1
             try:
-                return await asyncio.to_thread(_answer, data, request, response, ask)
+                here = asyncio.get_running_loop()
+                return await here.run_in_executor(self._threads, _answer, data, request, response, ask)
             except DecodeError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not a {request.DESCRIPTOR.name}: {error}")
             except AgentError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,9 +23,11 @@ from agent.formats.queue_objects import QueueObjects, decode_objects
 from agent.proto import queues_v1_pb2 as v1
 from agent.proto.queues_v1_pb2_grpc import QueuesStub
 from agent.queues.accountant import AccountantOptions
+from agent.queues.jobs import Job
 from agent.queues.ledger import LedgerOptions
 from agent.queues.options import QueueOptions
 from agent.queues.what_if import MAX_BYTES
+from agent.serve import queue_questions
 from agent.serve.accountant import AccountantService
 from agent.serve.grpc_tls import GRPCCertificates
 from agent.serve.http import HTTPAddressError, HTTPServer
@@ -266,6 +269,37 @@ def test_a_replica_that_does_not_answer_says_so_on_both(start: Start) -> None:
             site.http.post(path, {"node": "n1"})
     site.why[0] = ""
     assert site.stub.ListNodes(v1.ListNodesRequest(), timeout=SECONDS).nodes
+
+
+class Slow(AccountantService):
+    """Its searches take as long as a test wants."""
+
+    def __init__(self) -> None:
+        super().__init__(AccountantOptions(), lambda: 0.0)
+        self.take_objects(cluster())
+        self.searching, self.go_on = threading.Event(), threading.Event()
+
+    def jobs(self) -> list[Job]:
+        self.searching.set()
+        assert self.go_on.wait(SECONDS)
+        return super().jobs()
+
+
+def test_of_long_searches_one_goes_on_at_a_time_and_short_questions_pass_by(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_questions, "PATIENCE_SECONDS", 0.01)
+    accounts = Slow()
+    site = start(accounts)
+    first = site.stub.Simulate.future(v1.SimulateRequest(), timeout=SECONDS)
+    assert accounts.searching.wait(SECONDS)
+    code, text = code_of(lambda: site.stub.Simulate(v1.SimulateRequest(), timeout=SECONDS))
+    assert (code, "too many such questions at once" in text) == (grpc.StatusCode.RESOURCE_EXHAUSTED, True)
+    with pytest.raises(QueueServerError, match="503 too many such questions at once"):
+        site.http.post("/v1/simulate", {})
+    assert site.stub.GetFairShares(v1.GetFairSharesRequest(), timeout=SECONDS).fair_share
+    accounts.go_on.set()
+    assert not first.result().looped
 
 
 def test_health_and_reflection_stand_beside_it(start: Start) -> None:

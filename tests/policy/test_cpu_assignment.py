@@ -100,6 +100,12 @@ def test_spread_over_cores(topology: CPUTopology, available: str, n: int, expect
             "8-10",
             id="a cache over two nodes has its turn where its free CPUs are",
         ),
+        pytest.param(
+            CACHES_OF_TWO_SIZES, "0-7", 3, "0-2", id="less than an average cache: no whole one, however small"
+        ),
+        pytest.param(
+            SMT4, "0-2,8,12-15", 2, "0,8", id="SMT 4, even: not three free threads of a core, cut down to two"
+        ),
         pytest.param(SMT4, "1-15", 8, "8-15", id="SMT 4: a whole cache"),
         pytest.param(SMT4, "0-15", 7, "0-6", id="SMT 4: one CPU of a core can be left"),
         pytest.param(SMT4, "0-15", 5, "0-4", id="SMT 4: three cannot, cores and threads as without caches"),

@@ -14,7 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from agent.config_keys import locate, overlay, whole_value
-from agent.config_schema import LATER, Config
+from agent.config_schema import Config
 from agent.errors import BadInputError
 
 DEFAULT_PATH = Path("/etc/pinfold/config.yaml")
@@ -70,7 +70,6 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Lo
     origins: dict[str, str] = {}
     for file in _files(path):
         document, lines = read_yaml(file)
-        _refuse_later(document, lines, file)
         origins = {key: where for key, where in origins.items() if not _replaced(key, document)}
         origins |= {key: f"{file}:{line}" for key, line in lines.items()}
         values = overlay(values, document)
@@ -78,7 +77,6 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Lo
     if isinstance(kubelet, str):
         values, origins = _over_kubelet(Path(kubelet), values, origins)
     for key, value in (flags or {}).items():
-        _refuse_later_flag(key)
         _set(values, key, value)
         origins[key] = "flag"
     try:
@@ -137,21 +135,6 @@ def _lines(node: yaml.Node, prefix: str, lines: dict[str, int], path: Path) -> N
         for index, value in enumerate(node.value):
             lines[f"{prefix}{index}"] = value.start_mark.line + 1
             _lines(value, f"{prefix}{index}.", lines, path)
-
-
-def _refuse_later(document: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> None:
-    for key, feature in LATER.items():
-        if key in lines:
-            raise ConfigError(
-                f"{path}:{lines[key]}: {key}: this release does not have {feature} yet",
-                hint=f"remove {key} from the file",
-            )
-
-
-def _refuse_later_flag(key: str) -> None:
-    for later, feature in LATER.items():
-        if key == later or key.startswith(f"{later}."):
-            raise ConfigError(f"flag: {key}: this release does not have {feature} yet", hint="leave the flag out")
 
 
 def _replaced(key: str, document: Mapping[str, Any]) -> bool:

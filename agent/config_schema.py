@@ -125,6 +125,16 @@ class SourcesSection(Section):
         return any(each is not None for each in (self.kubelet, self.pods, self.apiserver))
 
 
+class EvictionSection(Section):
+    """Pods beside a kubelet for which there is no room are evicted through the API server of `sources.apiserver`.
+
+    afterSeconds: how long a pod stays unplaced first. intervalSeconds: between two evictions on this node.
+    """
+
+    afterSeconds: Annotated[float, Field(gt=0, le=604_800)] = 600.0
+    intervalSeconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+
+
 class EnforcementSection(Section):
     """How the kernel is made to obey. cgroupRoot: the mount; parent: the cgroup of pinfold's own containers below it.
 
@@ -132,6 +142,7 @@ class EnforcementSection(Section):
     socket of the container runtime: with backend cri what writes, with cgroup what says whose containers run; "" for none.
     containersOnly: with backend cri leave the cgroups of pods and QoS classes alone; containers then start on every CPU.
     systemd: auto: cgroups that systemd manages are written through its unit properties; none: all are written directly.
+    eviction: of pods for which there is no room; None for none.
     """
 
     backend: Literal["none", "cgroup", "cri"] = "cgroup"
@@ -144,6 +155,7 @@ class EnforcementSection(Section):
     systemd: Literal["auto", "none"] = "auto"
     periodSeconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
     podQuota: Literal["kubelet", "strict"] = "kubelet"
+    eviction: EvictionSection | None = None
 
 
 class StateSection(Section):
@@ -466,6 +478,15 @@ class Config(Section):
 
     queues: QueuesSection = QueuesSection()
 
+    @model_validator(mode="after")
+    def _evictable(self) -> Config:
+        beside = (self.sources.kubelet, self.sources.pods, self.sources.apiserver)
+        if self.enforcement.eviction is not None and all(source is None for source in beside):
+            raise ValueError(
+                "enforcement.eviction: only a kubelet's pods can be evicted: configure sources.apiserver, pods or kubelet"
+            )
+        return self
+
     _check_reserved = field_validator("systemReserved", "kubeReserved")(_quantities)
 
     @field_validator("reservedSystemCPUs")
@@ -476,9 +497,3 @@ class Config(Section):
         except AgentError as error:
             raise ValueError(str(error)) from error
         return text
-
-
-# keys of design section 4 that a later release brings: refused by name, so that nobody believes they work
-LATER: dict[str, str] = {
-    "enforcement.eviction": "eviction of unplaced pods",
-}

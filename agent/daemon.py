@@ -21,6 +21,7 @@ from agent.control_methods import ControlMethods, everything
 from agent.device_watch import DeviceWatch
 from agent.enforcement import Enforcement
 from agent.errors import AgentError
+from agent.evictions import Evictions
 from agent.formats.kubelet_export import export
 from agent.formats.kubelet_forms import NEWEST
 from agent.formats.podresources import Answers
@@ -95,6 +96,7 @@ class Daemon:
         sources: PodSources | None = None,
         announce: Callable[[PodEvent], None] = lambda event: None,
         devices: DeviceWatch | None = None,
+        evictions: Evictions | None = None,
     ) -> None:
         self.keeper = keeper
         self.manifests = manifests
@@ -115,6 +117,7 @@ class Daemon:
         self.sources = sources or PodSources((), board)
         self._announce = announce
         self._devices = devices or DeviceWatch(keeper)
+        self._evictions = evictions
         self._awaited = False  # whether the loop has been told that a source has news
         self._listed: set[str] = set()  # names of pods that a source has listed since the start
         self._ending: frozenset[str] = frozenset()  # pods that wait for their containers to stop
@@ -291,6 +294,8 @@ class Daemon:
         else:
             self._recovered = self._recovered or not seen.silent_sources
             self._well("decision")
+            if self._evictions is not None:
+                self._evictions.look(self.keeper.state, seen, ready=self._board.is_ready())
             return decisions
         return None
 

@@ -31,7 +31,7 @@ def refuse(config: Config) -> None:
 
 def faults(config: Config) -> Iterator[AgentError]:
     """Everything that the agent would not start with, one for each subject."""
-    for check in (_sources, _enforcement, _state, _reports, _certificate):
+    for check in (_sources, _enforcement, _state, _reports, _eviction, _certificate):
         try:
             check(config)
         except AgentError as error:
@@ -81,6 +81,11 @@ def _reports(config: Config) -> None:
         Server(apiserver_access(config))
     if config.reports.accountant is not None:
         Server(access(config.reports.accountant))
+
+
+def _eviction(config: Config) -> None:
+    if config.enforcement.eviction is not None:
+        Server(apiserver_access(config))
 
 
 def _certificate(config: Config) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from agent.commands.options import parse_flags
 from agent.config import ConfigError, Loaded, load
-from agent.config_schema import LATER, Config
+from agent.config_schema import Config
 from agent.model.quantity import Quantity
 from agent.node_config import reserved
 from tests.nodes import GIB, machine
@@ -79,15 +79,6 @@ def test_a_flag_is_what_its_key_takes(tmp_path: Path, flags: list[str], key: str
 def test_a_flag_that_is_none_is_wrong_use(flag: str) -> None:
     with pytest.raises(click.BadParameter):
         parse_flags((flag,))
-
-
-@pytest.mark.parametrize(("text", "flags"), [("node: {later: {x: 1}}\n", []), ("", ["node.later.x=1"])])
-def test_a_key_of_a_later_release_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, flags: list[str]
-) -> None:
-    monkeypatch.setitem(LATER, "node.later", "what is to come")
-    with pytest.raises(ConfigError, match=r"node\.later.*: this release does not have what is to come yet"):
-        loaded(tmp_path, text, *flags)
 
 
 def alias_bomb(link: str) -> str:

@@ -21,6 +21,7 @@ from agent.daemon import Daemon, Periods
 from agent.device_watch import DeviceWatch, devices_awaited
 from agent.enforcement import Enforcement
 from agent.errors import AgentError
+from agent.evictions import evictions_of
 from agent.hugepages_now import free_hugepages_now
 from agent.keeper import Keeper, Rules, policy_in_force
 from agent.kube.accountant_client import AccountantClient
@@ -132,6 +133,10 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
         shown = NodeBoard()
         devices = upstream(config, loop, keeper, lambda: daemon.look())  # noqa: PLW0108 - made below
         section = config.podResources.upstream
+        announce = announcer(config, stack)
+        evictions = None  # nobody is sent away for want of room by an agent that gives none
+        if beginning.newer is None and not pinned:
+            evictions = evictions_of(config, tally, announce, lambda: daemon.look(), stack)  # noqa: PLW0108 - made below
         couriers = couriers_of(config, tally)
         publisher = Publisher(
             keeper,
@@ -157,8 +162,9 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             kubelet_files=kubelet_files(config) if beginning.newer is None else None,
             decision_log=decision_log(config),
             sources=sources,
-            announce=announcer(config, stack),
+            announce=announce,
             devices=DeviceWatch(keeper, devices, section.waitSeconds if section is not None else 0.0),
+            evictions=evictions,
         )
         watch_hotplug(daemon, stack)
         sources.start(daemon.look)

@@ -24,6 +24,7 @@ from agent.model.pod import (
 MIRROR = "kubernetes.io/config.mirror"  # on an API server's copy of a static pod: the UID that the kubelet knows it by
 _CONFIG_HASH = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # the whole manifest again, and nobody decides by it
+_MAX_KIND = 63
 _CONTAINER_ID = re.compile(r"[a-z0-9+.-]+://([0-9a-f]{64})", re.ASCII)
 
 
@@ -32,13 +33,14 @@ class NodePod:
     """A pod of this node. pod: with the sizes that the kubelet has accepted, without status.
 
     terminal: phase Succeeded or Failed. running: the last container, in the order in which they start, that runs by its status;
-    "" where none does. instances: container id -> name.
+    "" where none does. instances: container id -> name. controller: kind of the owner that manages it, "" for none.
     """
 
     pod: Pod
     terminal: bool = False
     running: str = ""
     instances: Mapping[str, str] = field(default_factory=dict)
+    controller: str = ""
 
 
 def decode_node_pod(obj: JSONObject) -> NodePod:
@@ -53,7 +55,19 @@ def decode_node_pod(obj: JSONObject) -> NodePod:
         terminal=pod.terminal,
         running=next((each.name for each in reversed(pod.containers) if each.name in running), ""),
         instances={found: each.name for each in statuses if (found := container_id(each.container_id))},
+        controller=_controller(obj),
     )
+
+
+def _controller(obj: JSONObject) -> str:
+    """The kind of the one owner with `controller: true` (metav1.GetControllerOf)."""
+    metadata = obj.get("metadata")
+    owners = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
+    for owner in owners if isinstance(owners, list) else ():
+        kind = owner.get("kind") if isinstance(owner, dict) and owner.get("controller") is True else None
+        if isinstance(kind, str):
+            return kind[:_MAX_KIND]
+    return ""
 
 
 def container_id(text: str) -> str:

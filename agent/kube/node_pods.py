@@ -77,7 +77,7 @@ class NodePods:
         pods.sort(key=lambda each: (each.pod.creation_timestamp, each.pod.namespaced_name))
         problems = [entry.problem for entry in self._entries.values() if entry.problem]
         return View(
-            wanted=tuple(Wanted(each.pod, self.source, terminal=each.terminal, running=each.running) for each in pods),
+            wanted=tuple(_wanted(each, self.source) for each in pods),
             synced=True,
             problems=tuple(problems[:MAX_PROBLEMS]),
             instances={
@@ -86,6 +86,10 @@ class NodePods:
             running=frozenset(each.pod.uid for each in pods if each.running),
             heard=heard,
         )
+
+
+def _wanted(found: NodePod, source: str) -> Wanted:
+    return Wanted(found.pod, source, terminal=found.terminal, running=found.running, controller=found.controller)
 
 
 def uid_of(obj: object) -> str:

@@ -68,7 +68,7 @@ class Wanted:
     """A pod that a source wants here. fingerprint: of its manifest apart from cpu and memory, "" for other sources.
 
     terminal, running: what a source beside a kubelet says of its life: it has ended for good; the last container, in the order in
-    which they start, that runs.
+    which they start, that runs. controller: the kind of the owner that makes such pods anew, "" where there is none.
     """
 
     pod: Pod
@@ -76,6 +76,7 @@ class Wanted:
     fingerprint: str = ""
     terminal: bool = False
     running: str = ""
+    controller: str = ""
 
 
 @dataclass(frozen=True, slots=True)

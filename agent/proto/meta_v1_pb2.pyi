@@ -98,6 +98,7 @@ class ObjectMeta(_message.Message):
     DELETIONTIMESTAMP_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     ANNOTATIONS_FIELD_NUMBER: _builtins.int
+    OWNERREFERENCES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     namespace: _builtins.str
     uid: _builtins.str
@@ -109,6 +110,8 @@ class ObjectMeta(_message.Message):
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
     def annotations(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def ownerReferences(self) -> _containers.RepeatedCompositeFieldContainer[Global___OwnerReference]: ...
     def __init__(
         self,
         *,
@@ -119,11 +122,34 @@ class ObjectMeta(_message.Message):
         deletionTimestamp: Global___Time | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         annotations: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        ownerReferences: _abc.Iterable[Global___OwnerReference] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["creationTimestamp", b"creationTimestamp", "deletionTimestamp", b"deletionTimestamp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["annotations", b"annotations", "creationTimestamp", b"creationTimestamp", "deletionTimestamp", b"deletionTimestamp", "labels", b"labels", "name", b"name", "namespace", b"namespace", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["annotations", b"annotations", "creationTimestamp", b"creationTimestamp", "deletionTimestamp", b"deletionTimestamp", "labels", b"labels", "name", b"name", "namespace", b"namespace", "ownerReferences", b"ownerReferences", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ObjectMeta: _TypeAlias = ObjectMeta  # noqa: Y015
+
+@_typing.final
+class OwnerReference(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    CONTROLLER_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    controller: _builtins.bool
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        controller: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller", "kind", b"kind"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OwnerReference: _TypeAlias = OwnerReference  # noqa: Y015

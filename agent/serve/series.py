@@ -124,6 +124,11 @@ SERIES = (
         "Cgroup settings that somebody else had changed and that were written again, by the probable writer.",
         {"writer": ("systemd", "kubelet", "kernel", "unknown")},
     ),
+    Series(
+        "pinfold_evictions_total",
+        "Unplaced pods that the API server was asked to evict, by what became of it.",
+        {"outcome": ("evicted", "gone", "refused", "failed")},
+    ),
     Series("pinfold_reports_total", "Occupancy reports that were delivered.", _TARGET),
     Series("pinfold_report_failures_total", "Occupancy reports that could not be delivered.", _TARGET),
     Series("pinfold_reports_dropped_total", "Reports that nobody took while there was room for them.", _TARGET),

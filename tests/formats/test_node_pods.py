@@ -78,6 +78,23 @@ def test_the_last_container_that_runs_is_told() -> None:
     assert decode_node_pod(obj).running == "side"
 
 
+@pytest.mark.parametrize(
+    ("owners", "controller"),
+    [
+        pytest.param([{"kind": "ReplicaSet", "controller": True}], "ReplicaSet", id="its controller"),
+        pytest.param([{"kind": "A"}, {"kind": "Job", "controller": True}], "Job", id="one of several owners"),
+        pytest.param([{"kind": "A"}, {"kind": "B", "controller": False}], "", id="owners that do not manage it"),
+        pytest.param(None, "", id="no owner"),
+        pytest.param([7, {"controller": True}, {"kind": 7, "controller": True}], "", id="nonsense"),
+        pytest.param("DaemonSet", "", id="no list"),
+    ],
+)
+def test_the_controller_is_told(owners: object, controller: str) -> None:
+    obj = pod(TWO)
+    obj["metadata"]["ownerReferences"] = owners
+    assert decode_node_pod(obj).controller == controller
+
+
 def test_a_static_pods_copy_has_the_uid_that_the_kubelet_knows() -> None:
     """Its cgroups carry the hash of its file, not the UID of the API server's copy."""
     obj = pod(TWO)

@@ -107,7 +107,7 @@ def test_upstreams_bytes() -> None:
     metadata = field(1, "web") + field(2, "") + field(3, "shop") + field(4, "") + field(5, "u-1") + field(6, "612")
     metadata += field(7, 4) + created + field(9, field(1, 1767225660)) + field(10, 30)
     metadata += field(11, field(1, "app") + field(2, "web")) + field(12, field(1, "note") + field(2, ""))
-    metadata += field(13, field(1, "ReplicaSet") + field(3, "web-1"))
+    metadata += field(13, field(1, "ReplicaSet") + field(3, "web-1") + field(5, "apps/v1") + field(6, 1) + field(7, 1))
     spec = field(1, field(1, "volume")) + field(2, container) + field(3, "Never") + field(4, 30) + field(10, "n1")
     spec += field(11, 0) + field(19, "kai-scheduler") + field(20, sidecar) + field(24, "high") + field(25, 0)
     spec += entry(32, "memory", "64Mi") + field(34, debug) + field(40, entry(1, "memory", "1Gi"))
@@ -122,7 +122,9 @@ def test_upstreams_bytes() -> None:
     condition = field(1, "Ready") + field(2, "True") + field(3, b"") + field(4, b"") + field(5, "r") + field(6, "m")
     phase = field(1, "Running") + field(2, condition) + field(3, "message") + field(4, "reason") + field(5, "10.0.0.1")
     phase += field(9, "Burstable") + entry(19, "cpu", "4") + field(20, entry(2, "cpu", "5")) + field(14, "")
-    pod = decode_pod(decode_pod_message(field(1, metadata) + field(2, spec) + field(3, phase + statuses)))
+    message = decode_pod_message(field(1, metadata) + field(2, spec) + field(3, phase + statuses))
+    assert decode_node_pod(message).controller == "ReplicaSet"
+    pod = decode_pod(message)
     assert (pod.uid, pod.namespaced_name, pod.labels, pod.annotations) == (
         "u-1",
         "shop/web",

@@ -16,10 +16,11 @@ import pytest
 
 from agent.model.pod import QOSClass
 from agent.node.cgroup import Hierarchy
-from agent.policy.cgroup_names import Driver, Runtime, container_leaf, pod_cgroup, qos_cgroup
+from agent.policy.cgroup_names import Driver, pod_cgroup, qos_cgroup
 from tests.agents import PATIENCE_SECONDS, Agent, affinity, running
 from tests.kube.servers import Answer, Asked, HTTPPart, pod, pod_list, served
 from tests.node.cgroup_parent import need_cpus, real_parent
+from tests.runtime_names import Runtime, container_leaf
 
 pytestmark = pytest.mark.real
 

@@ -115,21 +115,3 @@ def _readable(path: Path, files: CgroupFiles) -> bool:
     except OSError as error:
         return error.errno not in (errno.ENOENT, errno.ENOTDIR)
     return True
-
-
-def own_groups(proc: Path, pid: int | str = "self", files: CgroupFiles | None = None) -> Mapping[str, PurePosixPath]:
-    """The cgroups of a process by controller, "" for the v2 hierarchy (cgroups(7), /proc/PID/cgroup).
-
-    The agent's own ones bound what it can give where it runs in a container: see `Hierarchy.bounds`.
-    """
-    path = proc / str(pid) / "cgroup"
-    try:
-        text = (files or KernelFiles()).read(str(path))
-    except OSError as error:
-        raise explain(0, Action.READ, path, error) from error
-    groups: dict[str, PurePosixPath] = {}
-    for line in text.splitlines():
-        _, controllers, group = line.split(":", 2)
-        for controller in controllers.split(","):
-            groups[controller] = PurePosixPath(group.lstrip("/"))
-    return groups

@@ -5,6 +5,7 @@ A cgroup's name says a pod's UID and a container's id; which container has that 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -12,7 +13,19 @@ from pathlib import PurePosixPath
 from agent.model.pod import QOSClass
 from agent.node.cgroup import Hierarchy
 from agent.node.cgroup_errors import CgroupGoneError
-from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, Driver, PodCgroup, QOSCgroup, parse_cgroup, qos_cgroup
+from agent.policy.cgroup_names import (
+    CgroupKey,
+    CgroupNameError,
+    ContainerCgroup,
+    Driver,
+    PodCgroup,
+    QOSCgroup,
+    parse_cgroup,
+    pod_cgroup,
+    qos_cgroup,
+)
+
+_CLASSES = (QOSClass.GUARANTEED, QOSClass.BURSTABLE, QOSClass.BEST_EFFORT)
 
 
 def detect_driver(hierarchy: Hierarchy, cgroup_root: str = "/") -> Driver | None:
@@ -33,7 +46,7 @@ def find_kubepods(
     read.
     """
     found: dict[CgroupKey, PurePosixPath] = {}
-    for qos in (QOSClass.GUARANTEED, QOSClass.BURSTABLE, QOSClass.BEST_EFFORT):
+    for qos in _CLASSES:
         parent = qos_cgroup(driver, qos, cgroup_root)
         if qos is not QOSClass.GUARANTEED and hierarchy.exists(parent):
             found[QOSCgroup(qos)] = parent
@@ -49,11 +62,16 @@ def find_kubepods(
 def pod_processes(hierarchy: Hierarchy, uid: str, cgroup_root: str = "/") -> tuple[int, ...]:
     """The processes of a kubelet's pod, those of the pause container included. Raises CgroupError."""
     driver = detect_driver(hierarchy, cgroup_root)
-    group = find_kubepods(hierarchy, driver, {}, cgroup_root).get(PodCgroup(uid)) if driver is not None else None
-    try:
-        return hierarchy.processes(group) if group is not None else ()
-    except CgroupGoneError:
+    if driver is None:
         return ()
+    try:
+        groups = [pod_cgroup(driver, qos, uid, cgroup_root) for qos in _CLASSES]
+    except CgroupNameError:
+        return ()  # a UID out of somebody's file, of which no kubelet makes a cgroup
+    for group in groups:
+        with contextlib.suppress(CgroupGoneError):
+            return hierarchy.processes(group)
+    return ()
 
 
 def _containers(

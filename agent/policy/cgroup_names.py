@@ -68,18 +68,10 @@ class Driver(StrEnum):
     SYSTEMD = "systemd"
 
 
-class Runtime(StrEnum):
-    """Who names the container's own cgroup."""
-
-    CONTAINERD = "containerd"
-    CRIO = "cri-o"
-
-
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _LABEL = re.compile(
     r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII
 )  # RFC 1123, as the API server demands of container names
-_ID = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _COMPONENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 _POD_CGROUPFS = re.compile(r"pod([A-Za-z0-9][A-Za-z0-9._-]{0,127})", re.ASCII)
@@ -158,21 +150,6 @@ def pod_cgroup(driver: Driver, qos: QOSClass, uid: str, cgroup_root: str = "/") 
     if qos is not QOSClass.GUARANTEED:
         components.append(qos.lower())
     return _join(driver, [*components, f"pod{checked_uid(uid)}"])
-
-
-def container_leaf(driver: Driver, runtime: Runtime, container_id: str) -> str:
-    """The last component of a container's cgroup. container_id: 64 hex digits, as in the runtime's answers."""
-    if not _ID.fullmatch(container_id):
-        raise CgroupNameError(f"container id {container_id[:70]!r} is not 64 hex digits")
-    match driver, runtime:
-        case Driver.SYSTEMD, Runtime.CONTAINERD:
-            return f"cri-containerd-{container_id}.scope"
-        case Driver.SYSTEMD, _:
-            return f"crio-{container_id}.scope"
-        case _, Runtime.CONTAINERD:
-            return container_id
-        case _:
-            return f"crio-{container_id}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from agent.model.state import CPUState, Grants, MemoryState, MemoryTable, NUMANo
 from agent.policy.cpu_static import CPUManager
 from agent.policy.managers import Managers
 from agent.policy.memory_count import count
-from agent.policy.memory_static import MachineState, MemoryManager, fresh_machine_state
+from agent.policy.memory_static import MemoryManager, fresh_machine_state
 
 
 def fresh(managers: Managers) -> Grants:
@@ -60,13 +60,3 @@ def _refit_tables(old: NUMANodeState, new: Mapping[str, MemoryTable]) -> Mapping
         free = max(table.allocatable - reserved, 0)
         tables[resource] = MemoryTable(table.total, table.system_reserved, table.allocatable, reserved, free)
     return tables
-
-
-def oversubscribed(machine: MachineState) -> list[tuple[int, str, int]]:
-    """(NUMA node, resource, bytes) for every table that holds more than is allocatable: after memory went away."""
-    return [
-        (node, resource, table.reserved - table.allocatable)
-        for node, state in sorted(machine.items())
-        for resource, table in sorted(state.memory.items())
-        if table.reserved > table.allocatable
-    ]

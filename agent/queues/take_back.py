@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from agent.model.queue import UNLIMITED, ZERO, QueueShare, QueueShares, ResourceQuantities
+from agent.model.queue import ZERO, QueueShare, QueueShares, ResourceQuantities
 from agent.queues.options import QueueOptions
 from agent.queues.quantities import minus, plus
 from agent.queues.reclaim import Reclaimer, Strategy, Verdict, Victims, can_reclaim, keeps_victim, reclaimable
@@ -110,11 +110,3 @@ def _kind(released: tuple[Strategy, ...], by: tuple[Strategy, ...], *, mixed: bo
     if mixed:
         return TakeBackKind.MIXED_STRATEGIES
     return TakeBackKind.PRIORITY_BOUNCE if Strategy.IN_QUOTA_QUEUE_PRIORITY in by else TakeBackKind.WITHOUT_PRIORITY
-
-
-def limit_below_quota(share: QueueShare) -> bool:
-    """Whether a limit is below the quota of the same resource; an unlimited quota is above every finite limit."""
-    return any(
-        limit != UNLIMITED and (quota == UNLIMITED or limit < quota)
-        for quota, limit in zip(share.queue.deserved, share.queue.limit, strict=True)
-    )

@@ -103,11 +103,6 @@ class ExecFinished:
     exit_code: int | None
     signal: int | None = None
 
-    @property
-    def succeeded(self) -> bool:
-        """Whether an init container is done by this."""
-        return self.exit_code == 0
-
     def encode(self) -> dict[str, Any]:
         """The parameters of exec-finished."""
         return {"uid": self.uid, "container": self.container, "exit_code": self.exit_code, "signal": self.signal}

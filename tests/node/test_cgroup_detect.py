@@ -6,8 +6,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from agent.node.cgroup import detect, own_groups
-from agent.node.cgroup_errors import CgroupError, CgroupGoneError, NoControllerError
+from agent.node.cgroup import detect
+from agent.node.cgroup_errors import CgroupError, NoControllerError
 
 
 def tree(root: Path, *files: str) -> Path:
@@ -60,19 +60,6 @@ def test_without_cpuset_it_says_what_to_do(tmp_path: Path) -> None:
     assert "boot with it enabled" in caught.value.hint
     with pytest.raises(CgroupError, match="absent"):
         detect(tmp_path / "absent")
-
-
-def test_the_agents_own_groups_are_known_by_controller(tmp_path: Path) -> None:
-    tree(tmp_path, "7/cgroup=3:cpuset:/box\n2:cpu,cpuacct:/box/in\n1:name=systemd:/init\n0::/user.slice")
-    assert own_groups(tmp_path, 7) == {
-        "cpuset": PurePosixPath("box"),
-        "cpu": PurePosixPath("box/in"),
-        "cpuacct": PurePosixPath("box/in"),
-        "name=systemd": PurePosixPath("init"),
-        "": PurePosixPath("user.slice"),
-    }
-    with pytest.raises(CgroupGoneError):
-        own_groups(tmp_path, 8)
 
 
 def test_a_group_never_leaves_the_hierarchy(tmp_path: Path) -> None:

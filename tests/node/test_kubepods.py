@@ -14,12 +14,11 @@ from agent.policy.cgroup_names import (
     Driver,
     PodCgroup,
     QOSCgroup,
-    Runtime,
-    container_leaf,
     pod_cgroup,
     qos_cgroup,
 )
 from tests.node.scripted_cgroup2 import ScriptedV2
+from tests.runtime_names import Runtime, container_leaf
 
 DB, PAUSE, WEB = "a" * 64, "b" * 64, "c" * 64
 IDS = {DB: ContainerCgroup("u-1", "db"), WEB: ContainerCgroup("u-2", "web")}

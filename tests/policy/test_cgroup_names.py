@@ -13,15 +13,14 @@ from agent.policy.cgroup_names import (
     CgroupNameError,
     Driver,
     ParsedCgroup,
-    Runtime,
     checked_container_name,
     checked_uid,
-    container_leaf,
     exec_cgroup,
     parse_cgroup,
     pod_cgroup,
     qos_cgroup,
 )
+from tests.runtime_names import Runtime, container_leaf
 from tests.shared import SHARED
 
 UID = "5c1d9052-806b-4da6-a978-ab8429bf033c"

@@ -11,7 +11,8 @@ from agent.model.machine import Machine
 from agent.model.state import Grants
 from agent.policy.admission import admit, container_started, remove
 from agent.policy.managers import ManagerConfig, Managers, start
-from agent.policy.restore import fresh, oversubscribed, refit
+from agent.policy.memory_static import MachineState
+from agent.policy.restore import fresh, refit
 from tests.nodes import GIB, PODS_ON, admitted, cpus_of, memory_of, named, node
 from tests.pods import app, guaranteed, init, sized
 from tests.policy.cpu_machines import regular
@@ -80,6 +81,16 @@ def test_smaller_memory_leaves_nothing_free_and_says_where_too_much_is_held() ->
     assert after.memory.machine[0].memory["memory"].free == 0
     assert after.memory.machine[1].memory["memory"].free == 9 * GIB
     assert oversubscribed(grants.memory.machine) == []
+
+
+def oversubscribed(machine: MachineState) -> list[tuple[int, str, int]]:
+    """(NUMA node, resource, bytes) for every table that holds more than is allocatable: after memory went away."""
+    return [
+        (node, resource, table.reserved - table.allocatable)
+        for node, state in sorted(machine.items())
+        for resource, table in sorted(state.memory.items())
+        if table.reserved > table.allocatable
+    ]
 
 
 def config_of(managers: Managers) -> ManagerConfig:

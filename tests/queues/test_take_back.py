@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.model.queue import Queue, QueueShare, QueueShares, ResourceQuantities
+from agent.model.queue import UNLIMITED, Queue, QueueShare, QueueShares, ResourceQuantities
 from agent.queues.fair_share import divide_cluster
 from agent.queues.options import Profile, QueueOptions
 from agent.queues.quantities import plus
 from agent.queues.reclaim import Reclaimer, Strategy, Victims, level_queues, reclaimable
 from agent.queues.reclaim_decision import decide_reclaim
-from agent.queues.take_back import TakeBackKind, after_reclaim, limit_below_quota, take_backs
+from agent.queues.take_back import TakeBackKind, after_reclaim, take_backs
 from agent.queues.tree import ancestry, build
 from tests.queues.build import amounts, by_name, queue, share
 
@@ -179,6 +179,14 @@ def test_no_victim_that_only_the_new_strategy_released_can_take_back(found: Scen
     for back in decide_reclaim(found.shares, found.reclaimer, found.victims, options).take_backs:
         assert set(back.released_by) != {Strategy.IN_QUOTA_QUEUE_PRIORITY}
         assert back.kind is not TakeBackKind.LIMIT_BELOW_QUOTA
+
+
+def limit_below_quota(share: QueueShare) -> bool:
+    """Whether a limit is below the quota of the same resource; an unlimited quota is above every finite limit."""
+    return any(
+        limit != UNLIMITED and (quota == UNLIMITED or limit < quota)
+        for quota, limit in zip(share.queue.deserved, share.queue.limit, strict=True)
+    )
 
 
 @given(arbitrary)

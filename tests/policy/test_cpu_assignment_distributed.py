@@ -191,6 +191,9 @@ def test_where_no_node_count_from_the_floor_on_works_fewer_are_tried_before_pack
     six_and_four = drawn("0 1 2 3 4 5 |; 6 7 8 9")
     assert taken(six_and_four, "0-4,6", 5, SINGLE, min_numa_nodes=2) == "0-4"
     assert taken(six_and_four, "0-4,6", 5, PickOptions()) == "0-3,6"
+    four_of_six = regular(24, sockets=4, numa=4)
+    assert taken(four_of_six, "0-3,6-9,12,18", 8, SINGLE, min_numa_nodes=4) == "0-3,6-9"  # neither four nor three can
+    assert taken(four_of_six, "0-3,6-9,12,18", 8, PickOptions()) == "0-3,6-7,12,18"
 
 
 def test_a_need_that_is_no_multiple_of_a_group_is_packed_in_the_order_of_the_options() -> None:

@@ -43,6 +43,8 @@ ROOM = NodeCapacity(
         ),
         pytest.param([], named("p", app("example.com/nic=1")), "OutOfexample.com/nic", (1, 0, 0), id="unknown devices"),
         pytest.param([], named("p", app("example.com/nic=0")), None, None, id="none of an unknown device"),
+        pytest.param([], named("p", app("ephemeral-storage=9Gi")), None, None, id="disks are the scheduler's business"),
+        pytest.param([named(uid) for uid in "ab"], named("p"), None, None, id="as many pods as there may be"),
         pytest.param([named(uid) for uid in "abc"], named("p"), "OutOfpods", (1, 3, 3), id="pods"),
         pytest.param(
             [named("p", guaranteed("7"))], named("p", guaranteed("7")), None, None, id="a pod is not in its own way"
@@ -77,3 +79,29 @@ def test_what_fits(running: list[Pod], pod: Pod, reason: str | None, numbers: tu
         f"capacity: {capacity}"
     )
     assert f"{max(capacity - used, 0)} of" in caught.value.hint
+    assert (caught.value.resource, caught.value.lacking) == (
+        reason.removeprefix("OutOf"),
+        requested + used - capacity,
+    )
+
+
+def test_what_running_pods_request_is_looked_at_anew_once_they_change() -> None:
+    new = named("p", guaranteed("1"))
+    for size, fits in (("7", False), ("6", True), ("7", False)):
+        running = [named("a", guaranteed(size)), named("b")]
+        if fits:
+            check_node_fit(ROOM, running, new)
+        else:
+            with pytest.raises(OutOfResource, match="requested: 1000, used: 7000"):
+                check_node_fit(ROOM, running, new)
+
+
+def test_a_pod_that_has_gone_is_not_counted_and_one_that_came_is() -> None:
+    new = named("p", guaranteed("1"))
+    first, second = named("a", guaranteed("4")), named("b", guaranteed("3"))
+    check_node_fit(ROOM, [first], new)
+    with pytest.raises(OutOfResource, match="used: 7000"):
+        check_node_fit(ROOM, [first, second], new)
+    check_node_fit(ROOM, [second], new)
+    with pytest.raises(OutOfResource, match="used: 7000"):
+        check_node_fit(ROOM, [first, second], named("q", app("cpu=501m")))

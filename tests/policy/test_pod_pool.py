@@ -32,6 +32,21 @@ INIT = "pod has shared init containers but no cpus available for them"
             [init(name="i"), sidecar(name="s")], {"s": 4}, None, id="an init container before the sidecar does"
         ),
         pytest.param([app(name="a"), app(name="b")], {"a": 9}, LONG, id="more than the budget"),
+        pytest.param(
+            [sidecar(name="s"), init(name="i"), app(name="a")], {"s": 3, "a": 1}, None, id="one CPU beside the sidecar"
+        ),
+        pytest.param(
+            [sidecar(name="s"), sidecar(name="t"), init(name="i")],
+            {"s": 2, "t": 2},
+            INIT,
+            id="two sidecars hold it all",
+        ),
+        pytest.param(
+            [sidecar(name="s"), sidecar(name="t"), init(name="i")],
+            {"t": 3},
+            None,
+            id="a sidecar that shares holds none",
+        ),
     ],
 )
 def test_who_shares_must_find_something(

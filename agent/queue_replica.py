@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from agent.kube.lease import LeaseCandidate
 from agent.serve.accountant import AccountantService
 from agent.serve.health import Check
 
+LINGER_SECONDS = (
+    1.0  # what was admitted last is still on its way through the API server to where the next holder sees it
+)
+
 
 class Replica:
-    """lease: None where there are no others."""
+    """lease: None where there are no others. linger_seconds: between the end of answering and giving the Lease back."""
 
-    def __init__(self, service: AccountantService, lease: LeaseCandidate | None) -> None:
+    def __init__(
+        self, service: AccountantService, lease: LeaseCandidate | None, linger_seconds: float = LINGER_SECONDS
+    ) -> None:
         self._service = service
         self._lease = lease
+        self._linger_seconds = linger_seconds
         self._taking = threading.Lock()
         self._term = 0  # the last one whose ledger was rebuilt
 
@@ -26,6 +34,8 @@ class Replica:
     def stop(self) -> None:
         """Give the Lease back; nothing is answered any more by now."""
         if self._lease is not None:
+            if self._lease.term():
+                time.sleep(self._linger_seconds)
             self._lease.stop()
 
     def standby(self) -> str:

@@ -144,7 +144,10 @@ class Redaction:
 
     def _op(self, op: Mapping[str, Any]) -> Mapping[str, Any]:
         if "pod" in op:
-            return {**op, "pod": self._pod_json(op["pod"])}
+            changed = {**op, "pod": self._pod_json(op["pod"])}
+            if "devices" in op:
+                changed["devices"] = {**op["devices"], "containers": self._by_container(op["devices"]["containers"])}
+            return changed
         return {**op, "uid": self.uid(op["uid"])} if "uid" in op else op
 
     def _pod_json(self, pod: Mapping[str, Any]) -> Mapping[str, Any]:

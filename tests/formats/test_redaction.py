@@ -164,3 +164,15 @@ def test_messages_of_refused_admissions_in_a_record_are_sentences() -> None:
     admit, remove, reconcile = hidden["input"]["ops"]
     assert remove["uid"] == admit["pod"]["metadata"]["uid"]
     assert reconcile == {"op": "reconcile"}
+
+
+def test_devices_in_a_record_stay_those_of_their_containers() -> None:
+    pod = {"metadata": {"name": "payroll", "uid": "payroll-7"}, "spec": {"containers": [{"name": "auditor"}]}}
+    held = {"example.com/gpu": [[1]]}
+    devices = {"containers": {"auditor": held}, "allocatable": {"example.com/gpu": [[0], [1]]}}
+    op = {"op": "admit", "pod": pod, "second": True, "devices": devices}
+    hidden = redaction().record({"kind": "admission", "input": {"ops": [op]}, "want": {"ops": [{"admitted": True}]}})
+    assert [secret for secret in SECRETS if secret in json.dumps(hidden)] == []
+    (admit,) = hidden["input"]["ops"]
+    (container,) = admit["pod"]["spec"]["containers"]
+    assert admit["devices"] == {**devices, "containers": {container["name"]: held}}

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from agent.cli import cli
+from agent.client import connect, watch
 from agent.model.cpuset import CPUSet
 from agent.proto import podresources_v1_pb2 as v1
 from agent.serve.podresources_upstream import passed_devices
@@ -153,6 +154,9 @@ def test_devices_that_turn_out_elsewhere_are_reported_and_nobody_is_moved(tmp_pa
         assert node.metric("pinfold_marked_pods", mark="misaligned") == 1
         assert node.agent is not None
         assert node.agent.log().count("devices on other NUMA nodes") == 1
+        with connect(tmp_path / "node.sock") as service:
+            now = next(watch(service))
+        assert [each.misaligned for each in now.pods.values()] == [pod["misaligned"]]
 
 
 def test_a_socket_that_is_not_there_is_no_preference_and_said_once(tmp_path: Path) -> None:

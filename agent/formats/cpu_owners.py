@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.formats.topology_svg import OWNER_COLOURS, CPUOwner
+from agent.formats.topology_svg import HUES, OWNER_LOOKS, CPUOwner
 from agent.model.cpuset import CPUSet
 from agent.model.pod import ContainerKind
 from agent.model.state import State
@@ -16,19 +16,18 @@ SHARED = CPUOwner("shared by all containers without CPUs of their own", "shared"
 
 
 def pod_colours(state: State) -> Mapping[str, str]:
-    """UID -> class owner-N of every pod that holds CPUs. A pod keeps its colour as well as others allow: it goes by its UID."""
+    """UID -> class owner-N of every pod that holds CPUs, of which 32 look different. A pod keeps its hue as well as others allow:
+    it goes by its UID. Where all hues are taken the next edge begins, with all of them free again."""
     colours: dict[str, str] = {}
-    taken: set[int] = set()
+    free: list[int] = []
     for uid in state.pods:
         if state.grants.cpu.held_by(uid):
+            turn = len(colours) // HUES * HUES
+            free = free or list(range(HUES))
             first = sum(map(ord, uid))
-            free = [
-                one % OWNER_COLOURS for one in range(first, first + OWNER_COLOURS) if one % OWNER_COLOURS not in taken
-            ]
-            taken.add(free[0])
-            colours[uid] = f"owner-{free[0]}"
-            if len(taken) == OWNER_COLOURS:
-                taken.clear()
+            hue = min(free, key=lambda each: (each - first) % HUES)
+            free.remove(hue)
+            colours[uid] = f"owner-{(turn + hue) % OWNER_LOOKS}"
     return colours
 
 

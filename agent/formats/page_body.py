@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.formats.cpu_owners import RESERVED, SHARED
 from agent.formats.page_text import query_value, safe
-from agent.formats.topology_svg import CPUOwner, render_svg
+from agent.formats.topology_svg import OWNER_LOOKS, CPUOwner, render_svg
 from agent.formats.topology_tree import format_bytes
 from agent.model.cpuset import CPUSet
 from agent.model.topology import Topology
@@ -156,7 +156,8 @@ def _legend(content: PageContent) -> str:
     holders = [pod for pod in content.status["pods"] if pod["uid"] in content.colours]
     items += [_legend_item(content.colours[pod["uid"]], _name(pod), _pod_cpus(pod)) for pod in holders[:_LEGEND_PODS]]
     if len(holders) > _LEGEND_PODS:
-        items.append(f'<li class="soft">and {len(holders) - _LEGEND_PODS} more pods, see below; colours repeat</li>')
+        repeat = "; looks repeat" if len(holders) > OWNER_LOOKS else ""
+        items.append(f'<li class="soft">and {len(holders) - _LEGEND_PODS} more pods, see below{repeat}</li>')
     if any(owner.pooled for owner in cpus):
         items.append(f"<li>{_swatch('owner-0 pooled')}pale with a dashed edge: shared within one pod</li>")
     return f'<ul class="legend" aria-label="Colours">{"".join(items)}</ul>'

@@ -7,7 +7,7 @@ reader's light or dark preference. Every CPU square carries `data-cpu`, its clas
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -42,12 +42,15 @@ _FILLS = {
     "fact": ("#5f6b78", "#9aa7b4"),
 }
 _FRAMES = ("#a9b5c1", "#4a5663")
-OWNER_COLOURS = 8  # owner-0 to owner-7; give the n-th owner class owner-(n mod 8)
+HUES = 8  # owner-0 to owner-7
+# The next eight have the same hues with another edge, and so on: that is seen without colours too. A pooled one is dashed.
+_EDGES = ("", "stroke-width:1.5", "stroke-width:3", "stroke-width:2;stroke-dasharray:1 2")
+OWNER_LOOKS = HUES * len(_EDGES)  # give the n-th owner class owner-(n mod 32)
 
 
 @dataclass(frozen=True, slots=True)
 class CPUOwner:
-    """Who has a CPU. label: shown in the tooltip and the legend. css_class: owner-0 to owner-7, shared, reserved or a class of
+    """Who has a CPU. label: shown in the tooltip and the legend. css_class: owner-0 to owner-31, shared, reserved or a class of
     the surrounding page. pooled: several containers of one pod share it; drawn paler, with a dashed edge.
 
     Raises ValueError for a class that is not a plain lower-case name.
@@ -90,13 +93,35 @@ def owner_fills(*scopes: str) -> str:
 
     def rules(scheme: int) -> str:
         names = [name for name in _FILLS if name.startswith("owner-") or name in ("shared", "reserved")]
-        fills = "".join(
-            f"{','.join(f'{scope} .{name}' for scope in scopes)}{{fill:{_FILLS[name][scheme]}}}" for name in names
-        )
-        pooled = ",".join(f"{scope} .pooled" for scope in scopes)
-        return f"{fills}{pooled}{{fill-opacity:.55;stroke:{_FILLS['ink'][scheme]};stroke-dasharray:3 2}}"
+        return f"{_fills(names, scopes, scheme)}{_edges(scopes, scheme)}"
 
     return f"{rules(0)}@media (prefers-color-scheme:dark){{{rules(1)}}}"
+
+
+def _fills(names: Iterable[str], scopes: Sequence[str], scheme: int) -> str:
+    return "".join(f"{_selector(scopes, _alike(name))}{{fill:{_FILLS[name][scheme]}}}" for name in names)
+
+
+def _edges(scopes: Sequence[str], scheme: int) -> str:
+    ink = f"stroke:{_FILLS['ink'][scheme]}"
+    rules = [
+        f"{_selector(scopes, [f'owner-{number}' for number in range(turn * HUES, (turn + 1) * HUES)])}"
+        f"{{{ink};vector-effect:non-scaling-stroke;{edge}}}"
+        for turn, edge in enumerate(_EDGES)
+        if edge
+    ]
+    return f"{''.join(rules)}{_selector(scopes, ['pooled'])}{{fill-opacity:.55;{ink};stroke-dasharray:3 2}}"
+
+
+def _alike(name: str) -> list[str]:
+    """The classes that have the fill of this name."""
+    if not name.startswith("owner-"):
+        return [name]
+    return [f"owner-{number}" for number in range(int(name.removeprefix("owner-")), OWNER_LOOKS, HUES)]
+
+
+def _selector(scopes: Iterable[str], names: Iterable[str]) -> str:
+    return ",".join(f"{scope} .{name}" for scope in scopes for name in names)
 
 
 def _head(topology: Topology, width: str, height: str) -> str:
@@ -125,10 +150,9 @@ def _style(cell: int) -> str:
 
 
 def _colours(scheme: int) -> str:
-    fills = "".join(f".pinfold-machine .{name}{{fill:{fill[scheme]}}}" for name, fill in _FILLS.items())
-    frames = ",".join(f".pinfold-machine .{name}" for name in ("socket", "die", "node"))
-    pooled = f".pinfold-machine .pooled{{fill-opacity:.55;stroke:{_FILLS['ink'][scheme]};stroke-dasharray:3 2}}"
-    return f"{fills}{frames}{{stroke:{_FRAMES[scheme]}}}{pooled}"
+    scope = (".pinfold-machine",)
+    frames = _selector(scope, ("socket", "die", "node"))
+    return f"{_fills(_FILLS, scope, scheme)}{frames}{{stroke:{_FRAMES[scheme]}}}{_edges(scope, scheme)}"
 
 
 def _block(placed: PlacedBlock, cpus: Mapping[int, CPU], owners: Mapping[int, CPUOwner]) -> Iterator[str]:

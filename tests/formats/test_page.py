@@ -13,6 +13,7 @@ from agent.formats.page import HEADERS, render_explanation, render_page
 from agent.formats.page_body import PageContent, render_body
 from agent.formats.page_style import STYLE
 from agent.formats.page_text import query_value, safe
+from agent.formats.topology_svg import HUES, OWNER_LOOKS, owner_fills
 from agent.model.cpuset import CPUSet
 from agent.model.pod import Pod
 from agent.node.topology import read_topology
@@ -117,7 +118,25 @@ def test_every_colour_that_is_used_is_explained_and_defined() -> None:
 def test_pods_take_different_colours_as_long_as_there_are_some() -> None:
     view = with_pods(two_sockets(), *(exclusive(f"p{n}", 1) for n in range(8)))
     assert len(set(pod_colours(view.state).values())) == 8
-    assert len(pod_colours(with_pods(two_sockets(), *(exclusive(f"p{n}", 1) for n in range(12))).state)) == 12
+
+
+def test_pods_that_share_a_hue_have_different_edges_and_pods_beside_each_other_different_hues() -> None:
+    view = with_pods(two_sockets(), *(exclusive(f"p{n}", 1) for n in range(31)))
+    classes = list(pod_colours(view.state).values())
+    assert len(set(classes)) == len(classes) == 31
+    hues = [int(name.removeprefix("owner-")) % HUES for name in classes]
+    assert all(len(set(hues[start : start + HUES])) == len(hues[start : start + HUES]) for start in range(0, 31, HUES))
+
+
+def test_every_look_has_a_fill_and_no_two_the_same_fill_and_edge() -> None:
+    light = owner_fills(".x").partition("@media")[0]
+    looks: dict[str, str] = {}
+    for selectors, rule in re.findall(r"([^{}]+)\{([^{}]*)\}", light):
+        for selector in selectors.split(","):
+            looks[selector] = looks.get(selector, "") + rule
+    owners = {selector: look for selector, look in looks.items() if ".owner-" in selector}
+    assert len(owners) == len(set(owners.values())) == OWNER_LOOKS
+    assert all("fill:" in look for look in owners.values())
 
 
 def test_a_refusal_says_what_was_asked_what_is_free_and_who_holds_the_nodes() -> None:

@@ -43,6 +43,7 @@ class LedgerJournal:
     def write(self, entries: Entries) -> Future[None]:
         """Done once the entries are on disk; fails with StoreError where they are not. Later entries of a pod win."""
         done: Future[None] = Future()
+        done.set_running_or_notify_cancel()  # who waits may be gone before it is done, and cannot take the write back
         with self._changed:
             if self._stopping:
                 done.set_exception(StoreError(self._store.directory, "the accountant is ending"))

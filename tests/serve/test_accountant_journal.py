@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
@@ -151,3 +152,25 @@ def test_after_its_end_a_journal_writes_nothing(store: AccountantStore) -> None:
     with pytest.raises(StoreError, match="ending"):
         journal.write({"b": one}).result()
     assert durable(store) == {"a"}
+
+
+def test_a_client_that_goes_away_while_its_reservation_is_written_ends_nothing(
+    service: AccountantService, store: AccountantStore, disk: Disk
+) -> None:
+    """An API server gives up on a webhook after some seconds; the connection is cut, and what waits for the disk is cancelled."""
+    disk.gate.clear()
+
+    async def give_up() -> None:
+        verdict, done = service.begin_resize(decode_pod(pod("p0", "1")), decode_pod(pod("p0", "2")))
+        assert verdict.answer.allowed
+        assert done is not None
+        waiting = asyncio.ensure_future(asyncio.wrap_future(done))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(give_up())
+    disk.gate.set()
+    assert service.resize(decode_pod(pod("p1", "1")), decode_pod(pod("p1", "2"))).answer.allowed
+    assert store.reservations.keys() == {"p0", "p1"}, "what was reserved for nobody ends by its time, or when it shows"

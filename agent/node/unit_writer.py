@@ -7,6 +7,7 @@ the setting is in force but not kept, which is told for as long as it is so.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from agent.node.cgroup import Hierarchy
@@ -37,7 +38,9 @@ class UnitWriter:
         if unit is not None:
             self._tell(group, unit, settings)
             seen = self._hierarchy.observe(group)
-            left, lost = lacking(seen, settings), lacking(seen, whole_percents(settings))
+            left = lacking(seen, settings)
+            # what is configured and not in effect is for the parent or an offline CPU to answer
+            lost = lacking(replace(seen, effective=seen.cpus), whole_percents(settings))
             if not left:
                 return
             if lost and group not in self._not_kept:

@@ -132,6 +132,7 @@ def test_a_set_that_is_not_in_effect_is_the_parents_fault_not_systemds(corner: C
     with pytest.raises(NotEffectiveError):
         corner.writer.write(QOS, Settings(cpus=CPUSet.parse("3-4")))
     assert corner.says(QOS) == "3-4"
+    assert corner.writer.problems() == ()
 
 
 def test_a_quota_finer_than_a_percent_is_rounded_for_systemd_and_exact_in_the_file(corner: Corner) -> None:

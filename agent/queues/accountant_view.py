@@ -32,7 +32,7 @@ class Capture:
     """A copy of what changes. taken: when, on the accountant's clock.
 
     nodes: those accounted for, with the stamp of the last report, None where only the API server tells. stale_since: of silent
-    nodes. missing: nodes of which nothing is known.
+    nodes. missing: nodes of which nothing is known. disagreements: by node and pod UID, since when.
     """
 
     taken: float
@@ -46,7 +46,7 @@ class Capture:
     complete: bool
     has_objects: bool
     allocatable: Mapping[str, ResourceQuantities]
-    disagreements: tuple[tuple[str, str, float], ...]
+    disagreements: Mapping[str, Mapping[str, float]]
     status_differs: Mapping[str, float]
     problems: tuple[AgentError | QueueProblem, ...]
     options: QueueOptions
@@ -96,7 +96,7 @@ def capture(accountant: Accountant, now: float) -> Capture:
         accountant.is_complete(now),
         accountant.has_objects,
         accountant.allocatable(),
-        tuple(accounting.disagreements()),
+        accounting.disagreements(),
         accountant.status_watch.differing(),
         (*known.objects.problems, *known.refused),
         accountant.options.queues,

@@ -8,6 +8,7 @@ silent node keeps its charge, marked stale, until it is released. Time is an arg
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -59,6 +60,9 @@ class Accounting:
         self._counted: dict[str, tuple[str, PodCharge]] = {}  # pod UID -> where it counts, and what is charged
         self._stale = Totals(tree)  # the part of `totals` from silent nodes
         self._differing: set[str] = set()  # nodes whose two views differ on some pod
+        self._waiting: deque[tuple[float, str, str]] = (
+            deque()
+        )  # since when, node and pod of new differences, as they came
 
     def take_report(self, node: str, stamp: Stamp, pods: PodCharges, now: float) -> Taken:
         """A full report: the node's pods are exactly these."""
@@ -151,8 +155,11 @@ class Accounting:
 
     def tick(self, now: float) -> None:
         """Let time pass: views that have differed for too long are counted by the larger."""
-        for node in list(self._differing):
-            self._recount(node, list(self._nodes[node].differs), now)
+        while self._waiting and self._waiting[0][0] + self._patience <= now:
+            since, node, uid = self._waiting.popleft()
+            state = self._nodes.get(node)
+            if state is not None and state.differs.get(uid) == since:
+                self._recount(node, (uid,), now)
 
     def move_to(self, tree: QueueTree) -> None:
         """Another queue tree."""
@@ -167,11 +174,9 @@ class Accounting:
         """The part of all charges that comes from silent nodes, as it is now."""
         return self._stale.copy()
 
-    def disagreements(self) -> Iterator[tuple[str, str, float]]:
-        """Node, pod UID and since when, for every pod on which report and API server differ."""
-        for node in sorted(self._differing):
-            for uid, since in self._nodes[node].differs.items():
-                yield node, uid, since
+    def disagreements(self) -> Mapping[str, Mapping[str, float]]:
+        """By node and pod UID since when, for every pod on which report and API server differ: a copy."""
+        return {node: self._nodes[node].differs.copy() for node in sorted(self._differing)}
 
     def charge_of(self, uid: str) -> PodCharge | None:
         """What a pod is charged for now."""
@@ -232,7 +237,9 @@ class Accounting:
         """Count a pod where it is claimed; of several claims the one of a node, then the largest. No order of arrival matters."""
         claimants = self._claimants.get(uid, ())
         claims = [(node, self._nodes[node].claims[uid]) for node in claimants]
-        new = max(claims, key=lambda claim: (claim[0] != UNPLACED, *claim[1][3:], claim[0]), default=None)
+        if len(claims) > 1:
+            claims.sort(key=lambda claim: (claim[0] != UNPLACED, *claim[1][3:], claim[0]))
+        new = claims[-1] if claims else None
         old = self._counted.get(uid)
         if old is not None:
             self.totals.remove(old[1])
@@ -257,7 +264,10 @@ class Accounting:
         if state.api is None or (seen := state.api.get(uid)) == told:
             state.differs.pop(uid, None)
             return told
-        since = state.differs.setdefault(uid, now)
+        since = state.differs.get(uid)
+        if since is None:
+            since = state.differs[uid] = now
+            self._waiting.append((now, state.name, uid))
         if now - since < self._patience:
             return told
         return (told or seen) if told is None or seen is None else larger(told, seen)

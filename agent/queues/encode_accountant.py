@@ -124,6 +124,8 @@ def encode_nodes(view: AccountantView) -> dict[str, Any]:
         },
         "missing": sorted(taken.missing),
         "disagreements": [
-            {"node": node, "uid": uid, "since": moment(since)} for node, uid, since in taken.disagreements
+            {"node": node, "uid": uid, "since": moment(since)}
+            for node, pods in taken.disagreements.items()
+            for uid, since in pods.items()
         ],
     }

@@ -1,7 +1,7 @@
 """A reservation <-> JSON, so that the ledger survives a restart of the accountant.
 
-{"pod", "queue", "preemptible", "target", "seen", "expires"}; target and seen are {"cpu_millis", "memory_bytes"}, expires is a time
-on the clock of whoever keeps the ledger (Unix seconds).
+{"pod", "queue", "preemptible", "target", "seen", "expires"}; target and seen are {"cpu_millis", "memory_bytes"}, expires is a
+time on the clock of whoever keeps the ledger (Unix seconds).
 """
 
 from __future__ import annotations

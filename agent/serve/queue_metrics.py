@@ -149,7 +149,7 @@ def _state(view: AccountantView) -> Iterator[str]:
     yield family_text("pinfold_queue_nodes", _GAUGE, "Nodes by what is known of them.", nodes)
     yield _one("in_sync", "1 where every node is accounted for.", taken.complete)
     yield _one("reservations", "Admitted resizes that are waited for.", len(taken.ledger.reservations))
-    yield _one("disagreements", "Pods on which two sources differ.", len(taken.disagreements))
+    yield _one("disagreements", "Pods on which two sources differ.", sum(map(len, taken.disagreements.values())))
     yield _one("refused_objects", "Objects that could not be used.", len(taken.problems))
     unknown = sum(totals.pods for totals in view.unknown.values())
     yield _one("uncharged_pods", "Pods whose queue does not exist, or that name none.", unknown)

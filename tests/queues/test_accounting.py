@@ -107,7 +107,7 @@ def test_where_the_views_differ_for_long_the_larger_counts() -> None:
     found.take_report("n1", (E1, 1), {"same": cores(1), "smaller": cores(1), "larger": cores(9)}, 0)
     found.observe("n1", {"same": cores(1), "smaller": cores(4), "larger": cores(2), "unknown": cores(16)}, 10)
     assert held(found) == 11
-    assert {uid: since for _, uid, since in found.disagreements()} == {"smaller": 10, "larger": 10, "unknown": 10}
+    assert found.disagreements() == {"n1": {"smaller": 10, "larger": 10, "unknown": 10}}
     found.tick(69)
     assert held(found) == 11
     found.tick(70)
@@ -115,7 +115,7 @@ def test_where_the_views_differ_for_long_the_larger_counts() -> None:
     found.take_changes("n1", (E1, 1), (E1, 2), {"smaller": cores(4)}, [], 71)
     found.observe_pod("n1", "unknown", None, 72)
     assert held(found) == 1 + 4 + 9
-    assert [uid for _, uid, _ in found.disagreements()] == ["larger"]
+    assert [set(pods) for pods in found.disagreements().values()] == [{"larger"}]
 
 
 def test_a_pending_pod_counts_once_when_its_node_takes_it_up() -> None:

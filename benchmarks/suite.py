@@ -22,8 +22,8 @@ BENCHMARKS = {
     "podresources": "PodResources over a unix socket",
     "restart": "restart until ready, nothing moved",
     "idle": "memory, CPU and wake-ups of an idle agent",
-    "queues": "queue rules and accounting",
-    "queue_server": "the queue accountant as a process",
+    "queue_rules": "queue rules and accounting (CPU time)",
+    "accountant": "the queue accountant as a process",
 }
 CURVES = {
     "cpus": "CPUs, 16 to 1,024",

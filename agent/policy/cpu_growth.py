@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from agent.model.cpuset import CPUSet
 from agent.model.numa import NodeMask
 from agent.policy.cpu_assignment import NotEnoughCPUs, take_cpus
-from agent.policy.cpu_static import CPUManager, affine_cpus, allocate, check_whole_cores, whole_cores
+from agent.policy.cpu_static import CPUManager, affine_cpus, allocate, check_whole_cores, numa_nodes_of, whole_cores
 from agent.policy.refusal import SMTAlignmentError
 
 
@@ -46,13 +46,15 @@ def _grown(manager: CPUManager, usable: CPUSet, held: CPUSet, count: int, affini
 
 
 def shrink(manager: CPUManager, held: CPUSet, first: CPUSet, total: int) -> CPUSet:
-    """`total` of the CPUs held, among them all of `first`: the set that `first` would have grown to with only these free.
+    """`total` of the CPUs held, among them all of `first`: the set that `first` would have grown to with only these free, on
+    its own NUMA nodes before others.
 
     first: what the first admission gave; CPUs of it that are no longer held (they went offline) do not count.
     """
     kept = first & held
-    beyond = held - kept
-    return grow(manager, beyond, kept, total - len(kept), None) if total < len(held) else held
+    if total >= len(held):
+        return held
+    return grow(manager, held - kept, kept, total - len(kept), numa_nodes_of(manager.topology, kept))
 
 
 def _as_at_admission(

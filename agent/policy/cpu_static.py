@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agent.errors import BadInputError
 from agent.model.cpuset import CPUSet
 from agent.model.machine import CPUTopology
-from agent.model.numa import NodeMask, node_ids
+from agent.model.numa import NodeMask, node_ids, node_mask
 from agent.model.pod import Container, ContainerKind
 from agent.policy.cpu_assignment import PickOptions, take_cpus
 from agent.policy.cpu_options import StaticOptions
@@ -176,6 +176,12 @@ def affine_cpus(manager: CPUManager, affinity: NodeMask) -> CPUSet:
         # the hint is widened to whole sockets, so that a socket's other nodes come before another socket
         mask = sum(cpus for cpus in topology.socket_masks.values() if cpus & mask)
     return CPUSet(mask)
+
+
+def numa_nodes_of(topology: CPUTopology, cpus: CPUSet) -> NodeMask | None:
+    """The NUMA nodes in which these CPUs lie; None where they are none of this machine's."""
+    found = {topology.by_id[cpu].numa for cpu in cpus & topology.all}
+    return node_mask(found) if found else None
 
 
 def whole_cores(topology: CPUTopology, cpus: CPUSet) -> CPUSet:

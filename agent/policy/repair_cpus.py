@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.model.cpuset import CPUSet, union
-from agent.model.numa import NodeMask, node_mask
+from agent.model.numa import NodeMask
 from agent.model.state import CPUState, Mark
 from agent.policy.cpu_assignment import NotEnoughCPUs
-from agent.policy.cpu_static import CPUManager, allocate
+from agent.policy.cpu_static import CPUManager, allocate, numa_nodes_of
 from agent.policy.refusal import Refusal
 from agent.policy.repair_plan import Change, Holders, Rule, Step
 
@@ -172,7 +172,7 @@ def _replace(
     state, marks = safe, {}
     for uid, cpus in lost.items():
         spare = max(min(len(cpus), len(state.default - manager.reserved), len(state.default) - min_shared_cpus), 0)
-        gained = _pick(manager, state.default, spare, _nodes(manager, state.held_by(uid)))
+        gained = _pick(manager, state.default, spare, numa_nodes_of(manager.topology, state.held_by(uid)))
         swap = dict(zip(cpus, [*gained, *[None] * len(cpus)], strict=False))
         state = _swap(state, uid, swap)
         others = union(state.held_by(other) for other in holders.order)
@@ -191,11 +191,6 @@ def _pick(manager: CPUManager, shared: CPUSet, count: int, nodes: NodeMask | Non
         return allocate(manager, shared, count, nodes, CPUSet())
     except (NotEnoughCPUs, Refusal):
         return CPUSet()
-
-
-def _nodes(manager: CPUManager, cpus: CPUSet) -> NodeMask | None:
-    found = {manager.topology.by_id[cpu].numa for cpu in cpus & manager.topology.all}
-    return node_mask(found) if found else None
 
 
 def _swap(state: CPUState, uid: str, swap: Mapping[int, int | None]) -> CPUState:

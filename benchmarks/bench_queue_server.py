@@ -4,8 +4,9 @@ usage: python -m benchmarks.bench_queue_server [--reviews N] [--json]
 
 1,000 queues of depth 4, 2,000 nodes, 50,000 pods. Full reports over a unix socket; then resize reviews over https with one and
 with eight connections, quietly and while deltas (20 a second) and scrapes (one a second) come in, without and with the durable
-reservation ledger. Target: p99 of one connection below 5 ms. Reviews carry pods with managedFields, 6 kB in all. Times are those of the client, which shares the machine's
-CPUs with the server; on a busy machine only the server's CPU time per operation (column cpu) says something.
+reservation ledger. Target: p99 of one connection below 5 ms. Reviews carry pods with managedFields, 6 kB in all. Times are
+those of the client, which shares the machine's CPUs with the server; on a busy machine only the server's CPU time per operation
+(column cpu) says something.
 """
 
 from __future__ import annotations

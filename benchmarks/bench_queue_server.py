@@ -33,6 +33,7 @@ from typing import Any
 from agent.formats.occupancy import SCHEMA
 from agent.serve.queue_client import QueueClient, ServerAddress
 from agent.serve.webhook import PATH
+from tests.serve.browser import free_port
 
 QUEUES, NODES, PODS_PER_NODE = 1000, 2000, 25
 EPOCH = "000000000001-" + "0" * 16
@@ -162,14 +163,14 @@ class Server:
 @contextmanager
 def serving(directory: Path, *, ledger: bool) -> Iterator[Server]:
     """The server process."""
-    pair = certificate(directory)
+    pair, port = certificate(directory), free_port()
     (directory / "objects.json").write_text(json.dumps({"kind": "List", "items": cluster()}))
     section = {
         "objects": [str(directory / "objects.json")],
         "socket": str(directory / "q.sock"),
         "stateDirectory": str(directory / "state"),
         "ledger": ledger,
-        "webhook": {"address": "127.0.0.1", "port": 29443, "certificate": str(pair[0]), "key": str(pair[1])},
+        "webhook": {"address": "127.0.0.1", "port": port, "certificate": str(pair[0]), "key": str(pair[1])},
         "api": {"port": 0},
     }
     (directory / "config.yaml").write_text(json.dumps({"queues": section}))
@@ -181,7 +182,7 @@ def serving(directory: Path, *, ledger: bool) -> Iterator[Server]:
             if "queue accounting started" in line:
                 break
         threading.Thread(target=process.stderr.read, daemon=True).start()
-        yield Server(process.pid, 29443, pair[0], QueueClient(ServerAddress(str(directory / "q.sock"))))
+        yield Server(process.pid, port, pair[0], QueueClient(ServerAddress(str(directory / "q.sock"))))
     finally:
         process.terminate()
         process.wait()

@@ -15,8 +15,7 @@ from agent.queues.node_report import NodeReport
 from agent.queues.options import QueueOptions
 from agent.queues.tree import build
 from agent.serve.accountant import AccountantService
-from agent.serve.exposition import write_metrics
-from agent.serve.queue_metrics import QueueCollector
+from agent.serve.queue_metrics import QueueMetrics
 from agent.serve.queue_series import QUEUE_SERIES
 from agent.serve.series import Tally
 from benchmarks.bench_queues import flat_group
@@ -85,7 +84,7 @@ def measured(queues: int, scale: Scale) -> dict[str, float]:
     here = cluster(queues)
     reports = [here.report(node) for node in range(here.nodes)]
     service = rebuilt(here, reports)
-    collector, generations = QueueCollector(service, Tally(QUEUE_SERIES)), count(2)
+    metrics, generations = QueueMetrics(service, Tally(QUEUE_SERIES)), count(2)
     group = here.leaves[0]
     old, new = (decode_pod(accountants.pod("u-0", cpu, group=group)) for cpu in ("2", "3"))
     if not service.resize(old, new, reserve=False).answer.allowed:
@@ -97,7 +96,7 @@ def measured(queues: int, scale: Scale) -> dict[str, float]:
 
     def scrape() -> None:
         change()  # what is the same as before is not computed anew
-        write_metrics(collector.collect())
+        metrics.text()
 
     def rebuild() -> None:
         rebuilt(here, reports)

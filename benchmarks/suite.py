@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Self
 
+from agent.errors import AgentError
 from benchmarks.curve import Curve
 from benchmarks.figure import Scale
 from benchmarks.machine import MachineNote
-from benchmarks.problems import CannotRunError
+from benchmarks.problems import CannotRunError, WrongResultError
 from benchmarks.row import Row
 
 BENCHMARKS = {
@@ -77,7 +78,7 @@ class Run:
 
 
 def run(name: str, scale: Scale, clock: Callable[[], float], said: Callable[[Row], None] = lambda row: None) -> Run:
-    """Run one benchmark or sweep. said: told every row as it comes."""
+    """Run one benchmark or sweep. said: told every row as it comes. Raises WrongResultError."""
     before, began = MachineNote.now(), clock()
     rows, curves, left_out = list[Row](), list[Curve](), ""
     try:
@@ -89,6 +90,8 @@ def run(name: str, scale: Scale, clock: Callable[[], float], said: Callable[[Row
                 curves.append(each)
     except CannotRunError as reason:
         left_out = str(reason)
+    except AgentError as error:
+        raise WrongResultError(str(error)) from error
     return Run(name, tuple(rows), tuple(curves), before, MachineNote.now(), clock() - began, left_out)
 
 

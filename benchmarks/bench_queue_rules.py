@@ -17,7 +17,12 @@ BUDGET = "fair share, 1,000 queues x 3 resources"  # of design section 13
 
 def rows(scale: Scale) -> Iterator[Row]:
     try:
-        for part in (bench_queues.fair_share_rows, bench_queues.reclaim_rows, bench_queues.accounting_rows):
+        for part in (
+            bench_queues.fair_share_rows,
+            bench_queues.reclaim_rows,
+            bench_queues.accounting_rows,
+            bench_queues.change_rows,
+        ):
             yield from map(_row, part(scale.seconds))
     except SystemExit as error:
         raise WrongResultError(str(error)) from error

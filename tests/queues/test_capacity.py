@@ -61,3 +61,26 @@ def test_a_tenth_and_two_tenths_of_a_gpu_fit_three_tenths_only_in_profile_main(
 def test_gpu_memory_counts_as_devices_times_the_share_of_a_device(node_memory: float | None, gpus: float) -> None:
     tasks = [Task(amounts(cpu=5), gpu_memory_mib=12000, gpu_devices=2), Task(amounts(gpu=1, cpu=5))]
     assert requested_by(tasks, node_memory) == amounts(cpu=10, gpu=gpus)
+
+
+def test_a_refusal_says_which_bound_of_which_queue_and_what_would_help() -> None:
+    shares = by_name(
+        [share(queue("q", cpu=(2000, 4000)), allocated=amounts(cpu=3000), non_preemptible=amounts(cpu=1500))]
+    )
+    limit = job_over_capacity(shares, "q", amounts(cpu=2000), preemptible=True, options=QueueOptions())
+    assert limit.message == "queue q: cpu limit 4 cores, allocated 3 cores, requested 2 cores"
+    quota = job_over_capacity(shares, "q", amounts(cpu=1000), preemptible=False, options=QueueOptions())
+    assert quota.message == (
+        "queue q: cpu quota 2 cores, allocated to non-preemptible pods 1.5 cores, requested 1 cores; "
+        "a preemptible workload may go over quota"
+    )
+    fits = job_over_capacity(shares, "q", amounts(cpu=1000), preemptible=True, options=QueueOptions())
+    assert (fits.message, fits.failed) == ("", None)
+
+
+def test_preemptible_work_has_no_quota() -> None:
+    shares = by_name([share(queue("q", cpu=(0, -1)))])
+    options = QueueOptions()
+    asked = amounts(cpu=1)
+    assert non_preemptible_over_quota(shares, "q", asked, preemptible=True, options=options).schedulable
+    assert not non_preemptible_over_quota(shares, "q", asked, preemptible=False, options=options).schedulable

@@ -17,7 +17,7 @@ import time
 import traceback
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 JOB = Path("/job")
@@ -84,10 +84,17 @@ def manifest(name: str, resources: dict[str, Any], containers: dict[str, dict[st
     path.with_suffix(".new").rename(path)
 
 
+def scope_of(name: str, container: str) -> Path:
+    """The cgroup of a container of `pinfold exec`."""
+    from agent.policy.systemd_units import container_scope
+
+    return CGROUP / container_scope(PurePosixPath("pinfold.slice"), str(pod(name)["uid"]), container)
+
+
 def start_in(name: str, container: str) -> Path:
     """A process in the container, by `pinfold exec` under systemd: its cgroup."""
     sh("systemd-run", f"--unit={name}-{container}", "pinfold", "exec", name, container, "--", "sleep", "100000")
-    group = CGROUP / "pinfold" / str(pod(name)["uid"]) / container
+    group = scope_of(name, container)
     until(lambda: (group / "cgroup.procs").read_text().split(), f"a process in {group}")
     return group
 
@@ -103,6 +110,42 @@ def grip(group: Path) -> dict[str, str]:
     if pids:
         found["affinity"] = ",".join(map(str, sorted(os.sched_getaffinity(int(pids[0])))))
     return found
+
+
+def properties(unit: str, *names: str) -> dict[str, str]:
+    """What systemd says of a unit."""
+    lines = sh("systemctl", "show", unit, *(f"--property={name}" for name in names))["said"].splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def repairs() -> list[str]:
+    """The agent's lines about drift, so far."""
+    sh("journalctl", "--sync")
+    lines = sh("journalctl", "--no-pager", "-u", "pinfold", "-o", "cat")["said"].splitlines()
+    return [line for line in lines if "drift repaired" in line or "not kept" in line]
+
+
+def told_again(groups: dict[str, Path]) -> Any:
+    """A daemon-reload: what the cgroups say right after it and some looks later, and what the agent had to repair.
+
+    control: an empty slice that is written directly. The kernel refuses to take the set from one that holds processes.
+    """
+    control = CGROUP / "control.slice"
+    sh("systemctl", "start", control.name)
+    until((control / "cpuset.cpus").exists, "a slice of nobody's")
+    (control / "cpuset.cpus").write_text("0")
+    before, known = {name: grip(group) for name, group in groups.items()}, repairs()
+    done = sh("systemctl", "daemon-reload")
+    at_once = {name: grip(group) for name, group in groups.items()}
+    time.sleep(4.0)  # periodSeconds is 1
+    return {
+        **done,
+        "before": before,
+        "at once": at_once,
+        "later": {name: grip(group) for name, group in groups.items()},
+        "control": grip(control)["cpuset.cpus"],
+        "repairs": [line for line in repairs() if line not in known],
+    }
 
 
 def step(function: Callable[[], Any]) -> None:
@@ -133,6 +176,9 @@ def install() -> Any:
         shutil.copy(units / source, target)
     ran = [sh("systemd-sysusers"), sh("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/pinfold.conf")]
     Path("/etc/pinfold/config.yaml").write_text(CONFIG)
+    override = Path("/etc/systemd/system/pinfold.service.d/emulated.conf")
+    override.parent.mkdir()
+    override.write_text("[Service]\nTimeoutStartSec=600\n")  # emulated CPUs on a busy machine
     ran += [sh("systemctl", "daemon-reload"), sh("pinfold", "config", "check"), sh("pinfold", "doctor")]
     return {"ran": ran}
 
@@ -179,10 +225,54 @@ def drift() -> Any:
 
 
 def daemon_reload() -> Any:
-    before = {name: grip(group) for name, group in GROUPS.items()}
-    done = sh("systemctl", "daemon-reload")
-    until(lambda: {name: grip(group) for name, group in GROUPS.items()} == before, "all as before")
-    return done
+    return told_again({**GROUPS, "pod of db": GROUPS["db"].parent})
+
+
+def scope() -> Any:
+    """What systemd says of the units of `pinfold exec`, and what becomes of them."""
+    unit = properties(GROUPS["db"].name, "ActiveState", "Slice", "Delegate", "ControlGroup", "AllowedCPUs", "MemoryMax")
+    pids = (GROUPS["db"] / "cgroup.procs").read_text().split()
+    manifest("short", {}, {"main": {"limits": {"cpu": "500m", "memory": "64Mi"}}})
+    until(lambda: pod("short"), "the pod")
+    group = scope_of("short", "main")
+    script = "cat /proc/self/cgroup; grep Cpus_allowed_list /proc/self/status"
+    ran = [sh("pinfold", "exec", "short", "main", "--", "sh", "-c", script) for _ in range(5)]
+    shared = status()["cpus"]["shared"]
+    until(lambda: not group.exists(), "the end of the scope")
+    (Path("/etc/pinfold/manifests") / "short.json").unlink()
+    until(lambda: all(each["name"] != "short" for each in status()["pods"]), "the pod's end")
+    until(lambda: not group.parent.exists(), "the end of its slice")
+    left = [path for path in Path("/run/systemd/transient").iterdir() if str(group.parent.name) in path.name]
+    return {
+        "unit": unit,
+        "pids": pids,
+        "ran": ran,
+        "group": str(group.relative_to(CGROUP)),
+        "shared": shared,
+        "left": len(left),
+    }
+
+
+def restart() -> Any:
+    """systemctl restart of the agent: processes and grants stay."""
+
+    def held() -> Any:
+        return {name: {**grip(group), "pids": (group / "cgroup.procs").read_text()} for name, group in GROUPS.items()}
+
+    before, known, pods = held(), repairs(), status()["pods"]
+    stopped = sh("systemctl", "stop", "pinfold", seconds=300)
+    down = held()
+    started = sh("systemctl", "start", "pinfold", seconds=300)
+    until(lambda: status()["ready"], "ready")
+    time.sleep(2.0)
+    return {
+        "codes": [stopped["code"], started["code"]],
+        "before": before,
+        "down": down,
+        "after": held(),
+        "pods": status()["pods"] == pods,
+        "repairs": [line for line in repairs() if line not in known],
+    }
 
 
 def reload() -> Any:
@@ -263,6 +353,7 @@ def beside() -> Any:
         "Delegate=yes",
     ]
     subprocess.Popen(["systemd-run", *scope, "sleep", "100000"], stdin=subprocess.DEVNULL)
+    sh("systemctl", "start", "kubepods-burstable.slice")  # a QoS slice without pods
     other = ["--scope", "--unit=other.scope", "--slice=kubepods-besteffort-podu_2.slice", "-p", "Delegate=yes"]
     subprocess.Popen(["systemd-run", *other, "sleep", "100000"], stdin=subprocess.DEVNULL)
     sizes = {"cpu": "2", "memory": "64Mi"}
@@ -280,14 +371,23 @@ def beside() -> Any:
     wanted = until(lambda: pod("gu")["containers"][0]["cpus"], "the kubelet's pod")
     until(lambda: grip(container)["cpuset.cpus.effective"] == wanted, "its container pinned")
     besteffort = CGROUP / "kubepods.slice/kubepods-besteffort.slice"
-    until(lambda: grip(besteffort)["cpuset.cpus.effective"] == status()["cpus"]["shared"], "the QoS slice narrowed")
-    first = {"container": grip(container), "besteffort": grip(besteffort)}
-    reloaded = sh("systemctl", "daemon-reload")
+    burstable = CGROUP / "kubepods.slice/kubepods-burstable.slice"
     until(
-        lambda: {"container": grip(container), "besteffort": grip(besteffort)} == first,
-        "the same after a daemon-reload",
+        lambda: {grip(qos)["cpuset.cpus.effective"] for qos in (besteffort, burstable)} == {status()["cpus"]["shared"]},
+        "the QoS slices narrowed",
     )
-    return {**done, "cpus": wanted, "shared": status()["cpus"]["shared"], **first, "reloaded": reloaded["code"]}
+    groups = {"container": container, "besteffort": besteffort, "burstable": burstable, "pod": container.parent}
+    first = {name: grip(group) for name, group in groups.items()}
+    kept = {unit.name: properties(unit.name, "AllowedCPUs")["AllowedCPUs"] for unit in groups.values()}
+    return {
+        **done,
+        "cpus": wanted,
+        "shared": status()["cpus"]["shared"],
+        **first,
+        "kept": kept,
+        "reloaded": told_again(groups),
+        "problems": status()["problems"],
+    }
 
 
 def journal() -> Any:
@@ -317,7 +417,9 @@ FIRST = (
         exclusive,
         bubble,
         drift,
+        scope,
         daemon_reload,
+        restart,
         reload,
         offline,
         offline_shared,

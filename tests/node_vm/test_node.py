@@ -118,9 +118,45 @@ def test_a_bubble_confines_its_pod(everything: Seen) -> None:
     assert seen["pod"]["cpu.max"].split()[0] == seen["own"]["cpu.max"].split()[0] == "max"
 
 
-@pytest.mark.parametrize("name", ["drift", "daemon_reload"])
-def test_what_others_do_to_the_cgroups_is_undone(everything: Seen, name: str) -> None:
-    step(everything, name)
+def test_what_others_write_to_the_cgroups_is_undone(everything: Seen) -> None:
+    seen = step(everything, "drift")
+    assert seen["after"] == seen["before"]
+
+
+def assert_kept(reloaded: Seen) -> None:
+    assert reloaded["code"] == 0
+    assert reloaded["control"] == "", "a set that was written past systemd is lost"
+    assert reloaded["before"] == reloaded["at once"] == reloaded["later"]
+    assert reloaded["repairs"] == []
+
+
+def test_a_daemon_reload_takes_nothing_from_containers_and_nothing_has_to_be_repaired(everything: Seen) -> None:
+    assert_kept(step(everything, "daemon_reload"))
+
+
+def test_a_container_of_exec_is_a_delegated_scope_in_the_slice_of_its_pod(everything: Seen) -> None:
+    seen, own = step(everything, "scope"), step(everything, "exclusive")["db"]["container"]
+    unit = seen["unit"]
+    assert unit["ControlGroup"].startswith("/pinfold.slice/pinfold-pod")
+    assert unit["ControlGroup"].endswith(".main.scope")
+    assert (unit["ActiveState"], unit["Delegate"], unit["MemoryMax"]) == ("active", "yes", str(64 << 20))
+    assert cpus(unit["AllowedCPUs"].replace(" ", ",")) == cpus(own["cpuset.cpus"])
+    assert len(seen["pids"]) == 1, "the command, and nothing beside it"
+
+
+def test_commands_can_follow_each_other_in_a_container_and_leave_no_unit(everything: Seen) -> None:
+    seen = step(everything, "scope")
+    said = f"0::/{seen['group']}\nCpus_allowed_list:\t{seen['shared']}\n"
+    assert seen["ran"] == [{"code": 0, "said": said}] * 5
+    assert seen["left"] == 0
+
+
+def test_what_exec_has_started_outlives_a_stop_of_the_agent_with_its_grant(everything: Seen) -> None:
+    seen = step(everything, "restart")
+    assert seen["codes"] == [0, 0]
+    assert seen["before"] == seen["down"] == seen["after"]
+    assert seen["pods"]
+    assert seen["repairs"] == []
 
 
 def test_a_reload_is_done_when_systemctl_returns(everything: Seen) -> None:
@@ -155,8 +191,13 @@ def test_beside_a_kubelet_with_the_systemd_driver(everything: Seen) -> None:
     assert len(cpus(seen["cpus"])) == 2
     assert cpus(seen["container"]["affinity"]) == cpus(seen["cpus"])
     assert seen["container"]["cpu.max"].split()[0] == "max"
-    assert cpus(seen["besteffort"]["cpuset.cpus.effective"]) == cpus(seen["shared"])
+    for qos in ("besteffort", "burstable"):
+        assert cpus(seen[qos]["cpuset.cpus.effective"]) == cpus(seen["shared"])
     assert not cpus(seen["shared"]) & cpus(seen["cpus"])
+    kept = [cpus(text.replace(" ", ",")) for text in seen["kept"].values()]
+    assert kept == [cpus(seen["cpus"]), *[cpus(seen["shared"])] * 2, cpus(seen["pod"]["cpuset.cpus"])]
+    assert_kept(seen["reloaded"])
+    assert seen["problems"] == []
 
 
 def test_a_reboot_keeps_the_state(everything: Seen) -> None:

@@ -24,7 +24,7 @@ from agent.policy.managers import start
 from agent.policy.policy_machine import policy_machine
 from agent.serve.control_client import ControlClient
 
-_NEXT = "next: systemctl daemon-reload; running services move at once"
+_NEXT = "next: systemctl daemon-reload; `pinfold doctor` then says who is left"
 _NEXT_V1 = "next: systemctl daemon-reexec, then restart the services or the node: an affinity is for what starts then"
 
 

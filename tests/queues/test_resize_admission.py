@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.formats.pods import decode_pod
-from agent.model.pod import Pod
+from agent.model.pod import Pod, PodCondition
 from agent.model.quantity import Quantity
-from agent.model.queue import PodGroup, Preemptibility, Queue, QueueStatus
+from agent.model.queue import PodGroup, Preemptibility, Queue, QueueStatus, ResourceQuantities
 from agent.queues.derivation import Rule
 from agent.queues.resize_admission import (
     BoundKind,
@@ -22,6 +22,7 @@ from agent.queues.resize_admission import (
     ResizeReason,
     decide_resize,
     growth,
+    is_allocated,
 )
 from agent.queues.workloads import Directory
 from tests.queues.build import queue
@@ -74,6 +75,7 @@ def admit(
 LEAF = replace(queue("leaf", "dept", cpu=(4000, 10000)), status=status("8", fixed_cpu="3"))
 DEPT = replace(queue("dept", cpu=(-1, 11000)), status=status("10"))
 TWO = pod({"cpu": "2", "memory": "1Gi"})
+UNBOUNDED = ResourceQuantities(-1.0, -1.0, -1.0)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,63 @@ def test_what_is_admitted_without_a_look_at_queues(
 ) -> None:
     full = replace(queue("leaf", cpu=(0, 0), memory=(0, 0)), status=status("9", "9Gi"))
     answer = admit(old, new, full, options=options)
-    assert (answer.allowed, answer.reason) == (True, reason)
+    assert (answer.allowed, answer.reason, answer.message) == (True, reason, reason.value)
+    assert (answer.rejection, answer.steps) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("phase", "conditions", "charged"),
+    [
+        pytest.param("Running", [], True, id="running"),
+        pytest.param("Pending", [("PodScheduled", "True")], True, id="pending, and a node was found"),
+        pytest.param("Pending", [("PodScheduled", "False")], False, id="pending, and none was found"),
+        pytest.param("Pending", [("Initialized", "True")], False, id="another condition says nothing of it"),
+        pytest.param(
+            "Pending", [("PodScheduled", "False"), ("PodScheduled", "True")], False, id="the first one counts"
+        ),
+        pytest.param("Pending", [("Ready", "False"), ("PodScheduled", "True")], True, id="the first of its kind"),
+        pytest.param("Succeeded", [("PodScheduled", "True")], False, id="ended"),
+        pytest.param("", [("PodScheduled", "True")], False, id="of no phase yet"),
+    ],
+)
+def test_queues_are_charged_for_pods_that_have_a_node(
+    phase: str, conditions: list[tuple[str, str]], charged: bool
+) -> None:
+    told = tuple(PodCondition(kind, value, "", "") for kind, value in conditions)
+    old = pod({"cpu": "1"})
+    assert is_allocated(replace(old, status=replace(old.status, phase=phase, conditions=told))) is charged
+
+
+def test_an_answer_says_whose_pod_it_is_about_and_everything_that_was_compared() -> None:
+    group = PodGroup("prod", "pg", "leaf", preemptibility=Preemptibility.PREEMPTIBLE)
+    no_growth = admit(TWO, TWO, LEAF, DEPT)
+    fits = admit(TWO, pod({"cpu": "3", "memory": "1Gi"}), LEAF, DEPT)
+    refused = admit(TWO, pod({"cpu": "4", "memory": "1Gi"}), LEAF, DEPT)
+    for answer in (no_growth, fits, refused):
+        assert (answer.group, answer.pod_allocated, answer.preemptible) == (group, True, True)
+    assert (fits.reason, fits.message) == (ResizeReason.FITS, ResizeReason.FITS.value)
+    assert [(step.queue, step.rule, step.holds) for step in fits.steps] == [
+        ("leaf", Rule.LIMIT, True),
+        ("dept", Rule.LIMIT, True),
+    ]
+    assert refused.reason is ResizeReason.REJECTED
+    assert [step.holds for step in refused.steps] == [True, False]
+
+
+def test_the_room_of_fixed_work_is_what_quota_and_limit_leave() -> None:
+    """The limit refuses, but its two cores of room are no help to work that the quota leaves one."""
+    wide = replace(queue("leaf", cpu=(4000, 10000)), status=status("8", fixed_cpu="3"))
+    fixed, free = (admit(TWO, pod({"cpu": "5", "memory": "1Gi"}), wide, preemptible=kind) for kind in (False, True))
+    assert fixed.rejection is not None
+    assert free.rejection is not None
+    assert (fixed.rejection.bound_kind, fixed.rejection.room) == (BoundKind.LIMIT, 1000)
+    assert (free.rejection.bound_kind, free.rejection.room) == (BoundKind.LIMIT, 2000)
+
+
+def test_growth_of_a_pod_as_a_whole_is_judged_unless_upstreams_rule_is_wanted() -> None:
+    old, new = pod({"cpu": "1"}, pod_level={"cpu": "2"}), pod({"cpu": "1"}, pod_level={"cpu": "9"})
+    assert not admit(old, new, LEAF, DEPT).allowed
+    assert admit(old, new, LEAF, DEPT, options=ResizeOptions(pod_level=False)).reason is ResizeReason.NO_GROWTH
 
 
 def test_a_missing_queue_ends_the_walk_and_one_without_resources_is_skipped() -> None:
@@ -285,3 +343,79 @@ def test_strict_mode_never_admits_what_normal_mode_rejects_and_no_growth_is_alwa
     if not normal.delta:
         assert normal.allowed
         assert strict.allowed
+
+
+@pytest.mark.parametrize("bound", [0.0, 0.5])
+def test_a_bound_of_nothing_is_a_bound(bound: float) -> None:
+    """Only a negative one is unlimited."""
+    shut = replace(queue("leaf", cpu=(bound, bound)), status=status())
+    answer = admit(TWO, pod({"cpu": "2001m", "memory": "1Gi"}), shut)
+    assert answer.rejection is not None
+    assert (answer.rejection.bound_kind, answer.rejection.room) == (BoundKind.LIMIT, 0)
+    fixed = admit(TWO, pod({"cpu": "3", "memory": "1Gi"}), replace(shut, limit=UNBOUNDED), preemptible=False)
+    assert fixed.rejection is not None
+    assert fixed.rejection.bound_kind is BoundKind.QUOTA
+
+
+def test_what_only_moves_between_containers_does_not_grow() -> None:
+    old, new = pod({"cpu": "1"}, {"cpu": "2"}), pod({"cpu": "2"}, {"cpu": "1"})
+    assert growth(old, new, pod_level=True) == {}
+    held = pod({"cpu": "1"}, actual=({"cpu": "3"},))
+    assert growth(held, pod({"cpu": "3"}), pod_level=True) == {}  # exactly what it occupies still: not even 0 of growth
+
+
+def test_a_queue_without_a_charge_holds_nothing() -> None:
+    directory = Directory.of([LEAF, DEPT], [PodGroup("prod", "pg", "leaf", preemptibility=Preemptibility.PREEMPTIBLE)])
+    new = pod({"cpu": "12", "memory": "1Gi"})
+    assert decide_resize(TWO, new, directory, ResizeOptions(), charges={}).allowed
+    assert not decide_resize(TWO, new, directory, ResizeOptions()).allowed
+
+
+@pytest.mark.parametrize(
+    ("reserved", "limit_rule", "quota_rule", "amounts"),
+    [
+        (0, Rule.LIMIT, Rule.QUOTA, ["allocated", "growth"]),
+        (500, Rule.RESERVED_LIMIT, Rule.RESERVED_QUOTA, ["allocated", "reserved", "growth"]),
+    ],
+)
+def test_growth_that_was_admitted_before_is_named_apart(
+    reserved: int, limit_rule: Rule, quota_rule: Rule, amounts: list[str]
+) -> None:
+    charge = QueueCharge(CPUMemory(8000), CPUMemory(3000), CPUMemory(reserved), CPUMemory(reserved))
+    kind = Preemptibility.NON_PREEMPTIBLE
+    directory = Directory.of([LEAF], [PodGroup("prod", "pg", "leaf", preemptibility=kind)])
+    new = pod({"cpu": "2500m", "memory": "1Gi"})
+    answer = decide_resize(TWO, new, directory, ResizeOptions(), charges={"leaf": charge})
+    assert answer.allowed
+    limit, quota = answer.steps
+    assert (limit.rule, quota.rule) == (limit_rule, quota_rule)
+    assert [name for name, _ in limit.amounts] == [*amounts, "limit"]
+    assert [name for name, _ in quota.amounts] == [*amounts, "quota"]
+
+
+def test_the_refusal_of_fixed_work_tells_its_own_part_and_what_is_reserved() -> None:
+    charge = QueueCharge(CPUMemory(8000), CPUMemory(3000), CPUMemory(500), CPUMemory(500))
+    kind = Preemptibility.NON_PREEMPTIBLE
+    directory = Directory.of([LEAF], [PodGroup("prod", "pg", "leaf", preemptibility=kind)])
+    new = pod({"cpu": "3", "memory": "1Gi"})
+    answer = decide_resize(TWO, new, directory, ResizeOptions(), charges={"leaf": charge})
+    assert answer.message == (
+        "resize rejected: pod prod/web (PodGroup pg), queue leaf, cpu: allocated to non-preemptible work 3 cores "
+        "+ reserved by admitted resizes 0.5 cores + growth 1 cores exceeds quota 4 cores; 0.5 cores more would fit"
+    )
+
+
+def test_strict_mode_names_cpu_before_memory_and_a_limit_before_a_quota() -> None:
+    strict = ResizeOptions(block_upsize_on_bounded_queues=True)
+    new = pod({"cpu": "3", "memory": "2Gi"})
+    memory_limit = replace(queue("leaf", cpu=(9000, -1), memory=(-1, 2.0**40)), status=status())
+    fixed = admit(TWO, new, memory_limit, options=strict, preemptible=False)
+    assert fixed.rejection is not None
+    assert (fixed.rejection.resource.value, fixed.rejection.bound_kind) == ("cpu", BoundKind.QUOTA)
+    assert fixed.steps[-1].rule is Rule.STRICT_QUOTA
+    assert fixed.steps[-1].holds is False
+    free = admit(TWO, new, memory_limit, options=strict)
+    assert free.rejection is not None
+    assert (free.rejection.resource.value, free.rejection.bound_kind) == ("memory", BoundKind.LIMIT)
+    both = admit(TWO, new, replace(memory_limit, limit=LEAF.limit), options=strict, preemptible=False)
+    assert both.steps[-1].rule is Rule.STRICT_LIMIT

@@ -8,7 +8,19 @@ from dataclasses import replace
 import pytest
 
 from agent.model.cpuset import CPUSet
-from agent.model.state import Blocks, CPUState, Epoch, FirstGrant, Mark, MemoryBlock, PodRecord, State
+from agent.model.state import (
+    Blocks,
+    CPUState,
+    Epoch,
+    FirstGrant,
+    Grants,
+    Mark,
+    MemoryBlock,
+    MemoryState,
+    PodRecord,
+    PolicyInForce,
+    State,
+)
 from agent.policy.managers import Managers
 from agent.policy.plan import first_grant
 from agent.policy.repair import plan_repair
@@ -140,3 +152,34 @@ def test_first_memory_is_what_the_grant_still_has_of_it(first: Blocks, left: Blo
     found = shortened({"app": first}, {"app": left}, first)
     assert found.memory == ({"app": then} if then else {})
     assert found.pod_memory == then
+
+
+def test_a_policy_that_is_switched_off_over_pods_that_hold_something_is_still_remembered_while_it_waits() -> None:
+    before = state(cpus("0,3-7", a={"app": "1-2"}), EIGHT, "a")
+    off = managers(machine({0: "0-7"}), cpu_policy="none")
+    plan, change = planned(before, off)
+    waiting = with_safe_steps(before, plan, change)
+    assert (waiting.policy.cpu_policy, waiting.policy.reserved_cpus) == ("static", CPUSet.parse("0"))
+    assert with_all_steps(before, plan, change).policy == policy(off)
+
+
+def test_a_memory_policy_that_is_switched_off_is_remembered_too() -> None:
+    on = managers(machine({0: "0-7"}), memory_policy="Static")
+    off = managers(machine({0: "0-7"}), cpu_policy="none")
+    held = Grants(memory=MemoryState({}, {"a": {"app": blocks(1, 0b01)}}))
+    before = State(Epoch(1, "0" * 16), policy=policy(on), grants=held, pods=records("a"))
+    plan, change = planned(before, off)
+    waiting = with_safe_steps(before, plan, change).policy
+    assert (waiting.cpu_policy, waiting.memory_policy, waiting.reserved_memory) == (
+        "none",
+        "Static",
+        {0: {"memory": GIB}},
+    )
+
+
+@pytest.mark.parametrize(("value", "strict"), [("true", True), ("1", True), ("false", False), ("perhaps", False)])
+def test_a_state_says_whether_the_reservation_was_strict(value: str, *, strict: bool) -> None:
+    was = PolicyInForce(cpu_options={"strict-cpu-reservation": value})
+    assert Change(was, PolicyInForce()).was_strict is strict
+    assert not Change(None, PolicyInForce()).was_strict
+    assert not Change(PolicyInForce(), PolicyInForce()).was_strict

@@ -9,8 +9,8 @@ from html import escape
 from benchmarks.curve import Curve, Series
 from benchmarks.table import amount, digits
 
-WIDTH, HEIGHT = 860, 480
-LEFT, RIGHT, TOP, BOTTOM = 84, 270, 52, 62
+WIDTH, HEIGHT = 900, 480
+LEFT, RIGHT, TOP, BOTTOM = 84, 306, 52, 62
 LINE_HEIGHT = 19  # between two names
 COLORS = (
     "#0b6bcb",

@@ -105,3 +105,12 @@ def test_a_pod_that_has_gone_is_not_counted_and_one_that_came_is() -> None:
     check_node_fit(ROOM, [second], new)
     with pytest.raises(OutOfResource, match="used: 7000"):
         check_node_fit(ROOM, [first, second], named("q", app("cpu=501m")))
+
+
+def test_a_running_pod_counts_with_the_size_it_has_now() -> None:
+    coming = named("p", app("cpu=1"))
+    small, large = named("a", guaranteed("1")), named("a", guaranteed("7"))
+    check_node_fit(ROOM, [small], coming)
+    with pytest.raises(OutOfResource):
+        check_node_fit(ROOM, [large], coming)
+    check_node_fit(ROOM, [small], coming)

@@ -96,6 +96,27 @@ def test_memory_is_proven_by_being_bound_to_some_of_the_nodes() -> None:
     assert set(found.cpu.entries) == {"a", "b"}
 
 
+@pytest.mark.parametrize(
+    ("app_nodes", "log_nodes", "proven"),
+    [
+        pytest.param(0b10, 0b10, 0b10, id="all of it on one node"),
+        pytest.param(0b10, 0b01, None, id="together on all nodes: that proves nothing"),
+        pytest.param(0b11, 0b10, None, id="one that may go anywhere"),
+    ],
+)
+def test_the_memory_of_a_bubble_is_proven_by_where_all_its_containers_are_bound(
+    app_nodes: int, log_nodes: int, proven: int | None
+) -> None:
+    now = managers(NODE, scope="pod", topology_policy="best-effort", memory_policy="Static")
+    mine = pod("a", pod_level={"cpu": "4", "memory": "2Gi"}, log="500m")
+    seen = {"app": Observed(CPUSet.parse("4-5"), app_nodes), "log": Observed(CPUSet.parse("6-7"), log_nodes)}
+    found, _ = adopt(now, fresh(now), {"a": RunningPod(mine, seen)})
+    assert found.cpu.pod_entries == {"a": CPUSet.parse("4-7")}
+    held = {"a": (MemoryBlock("memory", 2 * GIB, proven),)} if proven is not None else {}
+    assert found.memory.pod_entries == held
+    assert found.memory.machine[1].memory["memory"].reserved == (0 if proven is None else 2 * GIB)
+
+
 def test_with_one_numa_node_memory_can_only_be_there() -> None:
     now = managers(machine({0: "0-7"}), memory_policy="Static")
     found, _ = adopt(now, fresh(now), {"a": RunningPod(pod("a"), {"app": Observed(CPUSet.parse("1-2"), 1)})})

@@ -144,6 +144,7 @@ def test_the_most_cpus_that_a_pod_holds_at_one_time(counts: list[tuple[Container
         pytest.param(WHOLE, "0-7", 6, None, id="all but the reserved core"),
         pytest.param(PLAIN, "0-7", 3, None, id="parts of cores are fine without full-pcpus-only"),
         pytest.param(PLAIN, "0-7", 9, None, id="and the number is for the pick to judge"),
+        pytest.param(WHOLE, "0-7", 1, "requested 1 cpus not multiple cpus per core = 2", id="one CPU of two"),
         pytest.param(WHOLE, "0-7", 3, "requested 3 cpus not multiple cpus per core = 2", id="half a core"),
         pytest.param(
             WHOLE, "0-7", 8, "not enough free physical CPUs: available physical CPUs = 6", id="the reserved one"
@@ -197,6 +198,7 @@ def test_on_uneven_cores_full_pcpus_only_gives_whole_cores_or_nothing() -> None:
     whole = manager(HYBRID, WHOLE, reserved="5")
     assert str(allocate(whole, HYBRID.all, 3, None, CPUSet())) == "0-1,4"
     assert str(allocate(whole, CPUSet.parse("1-3,5"), 2, None, CPUSet())) == "2-3"
+    assert str(allocate(manager(HYBRID, reserved="5"), CPUSet.parse("1-3,5"), 3, None, CPUSet())) == "1-3"
     with pytest.raises(SMTAlignmentError):
         allocate(whole, CPUSet.parse("0-3,5"), 3, None, CPUSet())
     assert len(allocate(manager(HYBRID, reserved="5"), CPUSet.parse("0-3,5"), 3, None, CPUSet())) == 3
@@ -204,7 +206,14 @@ def test_on_uneven_cores_full_pcpus_only_gives_whole_cores_or_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("affinity", "by_node", "by_socket"),
-    [(0b0001, "0-1", "0-3"), (0b0100, "4-5", "4-7"), (0b0011, "0-3", "0-3"), (0b1001, "0-1,6-7", "0-7"), (0, "", "")],
+    [
+        (0b0001, "0-1", "0-3"),
+        (0b0100, "4-5", "4-7"),
+        (0b0011, "0-3", "0-3"),
+        (0b1001, "0-1,6-7", "0-7"),
+        (0, "", ""),
+        (1 << 9, "", ""),
+    ],
 )
 def test_align_by_socket_widens_a_hint_to_whole_sockets(affinity: int, by_node: str, by_socket: str) -> None:
     nodes, sockets = (manager(NODES_IN_SOCKETS, StaticOptions(align_by_socket=wide)) for wide in (False, True))

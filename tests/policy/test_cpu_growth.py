@@ -59,6 +59,9 @@ def manager(topology: CPUTopology, options: StaticOptions, reserved: str = "0") 
         pytest.param(
             TWO_NODES, OVER_NUMA, "2-3,6-7", "1,5", 2, 0b11, "1-2,5-6", id="spread over nodes: evenly on both"
         ),
+        pytest.param(
+            TWO_NODES, OVER_NUMA, "1-2,5-6", "3,7", 2, None, "1,3,5,7", id="as many per node as admission would"
+        ),
         pytest.param(TWO_NODES, OVER_NUMA, "2-3,5-7", "1,4", 3, None, "1-2,4-6", id="an odd one where more is free"),
     ],
 )

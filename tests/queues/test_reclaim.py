@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent.errors import BadInputError
-from agent.model.queue import QueueShare
+from agent.model.queue import QueueShare, ResourceName
 from agent.queues.derivation import Rule
 from agent.queues.options import QueueOptions
 from agent.queues.reclaim import (
@@ -194,3 +194,45 @@ def test_a_decision_says_which_victim_was_filtered_out_and_why() -> None:
     assert decision.gate.allowed
     assert decision.steps[-1].rule is Rule.QUOTA_CANDIDATE
     assert "queue b" in str(decision.filtered["b"].steps[-1])
+
+
+def test_only_what_is_asked_for_makes_a_queue_a_candidate() -> None:
+    """The victim is over its quota of GPUs, but under that of CPUs, and only CPUs are wanted."""
+    ours = share(queue("poor", cpu=(4000, -1), gpu=(4, -1)))
+    theirs = share(queue("rich", cpu=(4000, -1), gpu=(1, -1)), allocated=amounts(cpu=1000, gpu=3))
+    shares, options = by_name([ours, theirs]), QueueOptions()
+    for_cpu, for_gpu, for_both = (
+        keeps_victim(shares, Reclaimer("poor", wanted, True), "rich", options)
+        for wanted in (amounts(cpu=1000), amounts(gpu=1), amounts(cpu=1000, gpu=1))
+    )
+    assert (for_cpu.allowed, for_gpu.allowed, for_both.allowed) == (False, True, True)
+    told = [(step.rule, step.queue, step.holds, step.resource) for step in for_cpu.steps]
+    assert told == [
+        (Rule.UNDER_QUOTA, "poor", True, None),
+        (Rule.QUOTA_CANDIDATE, "rich", False, ResourceName.CPU),
+    ]
+    assert dict(for_cpu.steps[1].amounts) == {"allocated": 1000.0, "quota": 4000.0}
+
+
+def test_a_queue_at_its_quota_is_a_candidate_and_the_step_says_so_without_a_resource() -> None:
+    shares = by_name(
+        [share(queue("poor", cpu=(4000, -1))), share(queue("even", cpu=(1000, -1)), allocated=amounts(cpu=1000))]
+    )
+    verdict = keeps_victim(shares, Reclaimer("poor", amounts(cpu=1000), True), "even", QueueOptions())
+    assert verdict.allowed
+    last = verdict.steps[-1]
+    assert (last.rule, last.queue, last.holds, last.resource) == (Rule.QUOTA_CANDIDATE, "even", True, None)
+
+
+def test_a_priority_that_decides_is_told_as_what_decided() -> None:
+    shares = by_name(
+        [
+            share(queue("poor", priority=200, cpu=(4000, -1))),
+            share(queue("under", priority=100, cpu=(4000, -1)), allocated=amounts(cpu=1000)),
+        ]
+    )
+    reclaimer = Reclaimer("poor", amounts(cpu=1000), True)
+    assert not keeps_victim(shares, reclaimer, "under", QueueOptions()).allowed
+    verdict = keeps_victim(shares, reclaimer, "under", QueueOptions(queue_priority_in_quota_reclaim=True))
+    assert verdict.allowed
+    assert [step.holds for step in verdict.steps] == [True, True]

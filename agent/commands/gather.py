@@ -33,7 +33,7 @@ from agent.node.support_archive import DECISIONS, SupportArchive
 from agent.node.topology import read_topology
 from agent.serve.control_client import ControlClient
 
-_PACKAGES = ("click", "grpcio", "protobuf", "prometheus-client", "psutil", "pydantic", "pyudev", "PyYAML")
+_PACKAGES = ("click", "grpcio", "jeepney", "protobuf", "prometheus-client", "psutil", "pydantic", "pyudev", "PyYAML")
 
 
 @click.command()

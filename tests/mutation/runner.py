@@ -33,12 +33,16 @@ ADDRESS_SPACE = 4 << 30  # bytes; a mutant that allocates without end dies here,
 
 @dataclass(slots=True)
 class MutationRun:
-    """A pytest plugin in place of pytest's own loop. budget: seconds of CPU that the tests of one mutant may take."""
+    """A pytest plugin in place of pytest's own loop.
+
+    budget: seconds of CPU that the tests of one mutant may take. every: 3 tries each third mutant of a module, a sample.
+    """
 
     modules: MutatedModules
     budget: float
     only: Sequence[str] = ()
     texts: bool = False
+    every: int = 1
     results: list[tuple[Mutant, str]] = field(default_factory=list)
     _seconds: dict[str, float] = field(default_factory=dict)
     _reached: dict[str, list[pytest.Item]] = field(default_factory=lambda: collections.defaultdict(list))
@@ -62,7 +66,7 @@ class MutationRun:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self._record(session.items)
         for module, mutants in self.modules.mutants.items():
-            chosen = [mutant for mutant in mutants if self._is_asked_for(mutant)]
+            chosen = [mutant for mutant in mutants if self._is_asked_for(mutant)][:: self.every]
             count = collections.Counter({TEXT: len(mutants) - len(chosen)})
             for mutant in chosen:
                 tests = list(self._chosen(mutant))
@@ -165,11 +169,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--texts", action="store_true", help="also mutants that change nothing but the letters of a text"
     )
     parser.add_argument("--budget", type=float, default=30.0, help="seconds of CPU for the tests of one mutant")
+    parser.add_argument("--every", type=int, default=1, help="a sample: each n-th mutant of a module only")
     parser.add_argument("--json", type=Path, help="write the results here too")
     chosen = parser.parse_args(arguments)
     modules = MutatedModules(modules_named(chosen.modules))
     modules.install()
-    run = MutationRun(modules, chosen.budget, chosen.only, chosen.texts)
+    run = MutationRun(modules, chosen.budget, chosen.only, chosen.texts, chosen.every)
     tests = [str(ROOT / test) for test in chosen.tests]
     options = ["-q", "--no-header", "-p", "no:cacheprovider", f"--rootdir={ROOT}", "-m", "not shared and not real"]
     status = pytest.main([*options, *tests], plugins=[run])

@@ -85,6 +85,15 @@ def goes_to_journal(stream: TextIO) -> bool:
     return os.environ.get("JOURNAL_STREAM") == f"{facts.st_dev}:{facts.st_ino}"
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """False for what gRPC's server says, traceback and all, of every client that goes before its answer could be written.
+
+    grpcio, _cygrpc/aio/server.pyx.pxi, _handle_exceptions. By name: most commands never load grpc.
+    """
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or kind.__name__ != "ExecuteBatchError"
+
+
 def set_up(stream: TextIO = sys.stderr, *, verbose: bool = False) -> None:
     """Log to `stream` in the form its reader wants."""
     handler = logging.StreamHandler(stream)
@@ -94,4 +103,6 @@ def set_up(stream: TextIO = sys.stderr, *, verbose: bool = False) -> None:
         handler.setFormatter(PlainFormatter(journal=False))
     else:
         handler.setFormatter(JSONFormatter())
+    if not verbose:
+        handler.addFilter(_is_news)
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.INFO, force=True)

@@ -221,7 +221,7 @@ class ReportWriter:
         for uid, pod in report.pods.items():
             known.names.setdefault(uid, (pod.namespace, pod.name))
             self._write_placement(known, uid, encode_placement(pod.held))
-        for uid in [uid for uid in known.placements if uid not in report.pods]:
+        for uid in [uid for uid in known.names if uid not in report.pods]:
             if uid in known.written:
                 self._write_placement(known, uid, None)  # it has ended, or is none of ours any more
             known.forget(uid)

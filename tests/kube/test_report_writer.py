@@ -197,6 +197,19 @@ def test_a_pod_that_the_api_server_does_not_have_is_asked_for_once() -> None:
         assert not running.errors
 
 
+def test_a_pod_that_has_ended_is_forgotten_whoever_had_it() -> None:
+    cluster, node = Cluster("web"), busy_node()
+    with writing(cluster) as running:
+        running.show(node)
+        node.end("db")
+        node.end("web")
+        running.show(node)
+        node.want(labelled(), named("web", app("cpu=500m", "cpu=1")))
+        running.show(node)
+        assert sum("/pods/db" in path for _, path in cluster.requests) == 2
+        assert not running.errors
+
+
 def test_another_pod_of_the_same_name_is_never_annotated() -> None:
     cluster = Cluster("db")
     cluster.pods["db"]["uid"] = "another"

@@ -97,6 +97,7 @@ class Daemon:
         announce: Callable[[PodEvent], None] = lambda event: None,
         devices: DeviceWatch | None = None,
         evictions: Evictions | None = None,
+        unix_clock: Callable[[], float] = time.time,
     ) -> None:
         self.keeper = keeper
         self.manifests = manifests
@@ -118,8 +119,9 @@ class Daemon:
         self._announce = announce
         self._devices = devices or DeviceWatch(keeper)
         self._evictions = evictions
+        self._unix_clock = unix_clock
         self._awaited = False  # whether the loop has been told that a source has news
-        self._listed: set[str] = set()  # names of pods that a source has listed since the start
+        self._listed: set[str] = set()  # names of pods, here or wanted, that a source has listed since the start
         self._ending: frozenset[str] = frozenset()  # pods that wait for their containers to stop
         self._settled: tuple[Listing, State] | None = (
             None  # what the last look saw and left, where it had nothing to do
@@ -376,7 +378,7 @@ class Daemon:
             silent,
             frozenset(alive),
             fresh,
-            time.time(),
+            self._unix_clock(),
             hugepages,
             sources=beside.names if self.manifests is None else beside.names | {"manifests"},
             cgroups_seen=self.enforcement.hierarchy is not None,
@@ -387,12 +389,14 @@ class Daemon:
     def _unread(self, listing: Listing, wanted: Sequence[Wanted]) -> list[Wanted]:
         """Pods that hold a place here and whose file this process has never been able to read: a file that was broken while
         the agent was down must not end them."""
-        self._listed.update(each.pod.namespaced_name for each in wanted)
+        records = self.keeper.state.pods.values()
+        held = {record.pod.namespaced_name for record in records}
+        self._listed = {each.pod.namespaced_name for each in wanted} | (self._listed & held)
         if not listing.problems:
             return []
         return [
             Wanted(record.resize.desired or record.pod, record.source, record.fingerprint)
-            for record in self.keeper.state.pods.values()
+            for record in records
             if record.source == "manifests" and record.pod.namespaced_name not in self._listed
         ]
 

@@ -88,6 +88,7 @@ class QueueServer:
         self._stack = ExitStack()
         self._stopping = threading.Event()
         self._said = ""
+        self._refused: frozenset[str] = frozenset()  # as logged
         self._local = ""  # the node of the agent that this is part of
 
     def __enter__(self) -> Self:
@@ -248,8 +249,10 @@ class QueueServer:
         self.board.set("objects", Check(True, problems))
         level = logging.INFO if self._cluster is None else logging.DEBUG
         say(_log, level, "queue objects read", queues=len(objects.queues), pod_groups=len(objects.pod_groups))
-        for problem in objects.problems:
+        refused = frozenset(map(str, objects.problems))
+        for problem in sorted(refused - self._refused):  # objects are read at every change of any of them
             say(_log, logging.WARNING, "queue object refused", problem=problem)
+        self._refused = refused
 
     def _take(self, objects: QueueObjects) -> None:
         pods = None if self._cluster is None else self._cluster.pods()

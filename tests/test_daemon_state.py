@@ -143,6 +143,22 @@ def test_repair_asks_the_running_agent_and_has_it_made(tmp_path: Path) -> None:
         assert "nowhere" in other.stderr, "not the running agent's state: looked for in its file"
 
 
+def test_a_plan_for_another_configuration_is_made_beside_the_running_agent_and_changes_nothing(tmp_path: Path) -> None:
+    with running(tmp_path) as agent:
+        agent.manifest("a", pod_text("a", "2"))
+        agent.until_pod("a")
+        config = ("--config", agent.directory / "config.yaml")
+        before = (agent.state / "pinfold_state").read_bytes()
+        planned = pinfold("checkpoint", "repair", "--plan", *config, "--set", "reservedSystemCPUs=0-1")
+        assert planned.returncode == 1, planned.stderr
+        assert "waits reserved-held: CPUs 1 of pod default/a are reserved now" in planned.stdout
+        applied = pinfold("checkpoint", "repair", "--apply", *config, "--set", "reservedSystemCPUs=0-1")
+        assert applied.returncode == 2
+        assert "pinfold config reload" in applied.stderr
+        assert pinfold("checkpoint", "repair", *config).stdout == "nothing to repair\n"
+        assert (agent.state / "pinfold_state").read_bytes() == before
+
+
 def test_a_reload_that_reserves_what_a_pod_holds_takes_nothing(tmp_path: Path) -> None:
     with running(tmp_path) as agent:
         agent.manifest("a", pod_text("a", "2"))

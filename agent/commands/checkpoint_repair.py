@@ -25,6 +25,7 @@ from agent.policy.repair_plan import Change
 from agent.serve.control_client import AgentNotRunningError, ControlClient
 
 Steps = Sequence[Mapping[str, Any]]
+_WHERE = {"state.directory", "control.socket"}  # which agent and which state; all other keys are its configuration
 
 
 @click.command("repair")
@@ -39,16 +40,25 @@ def repair_command(
     """Compare the state with this machine and configuration, pod by pod, by the rules of docs/state.md.
 
     Safe steps the agent makes by itself. --apply makes all of them: an agent that runs on this state directory makes them at
-    once, without one the file is changed. Exit status 1 where steps wait for --apply.
+    once, without one the file is changed. With --set, --plan says what another configuration would mean for the pods that are
+    here. Exit status 1 where steps wait for --apply.
 
     \b
     Examples:
       pinfold checkpoint repair --plan
+      pinfold checkpoint repair --plan --set reservedSystemCPUs=0-3
       pinfold checkpoint repair --apply
     """
     if plan_only and apply_:
         raise click.UsageError("--plan and --apply exclude each other")
-    steps = None if root is not None else _by_agent(config, flags, apply_=apply_)
+    steps = None
+    if root is None and not _supposes(flags):
+        steps = _by_agent(config, flags, apply_=apply_)
+    elif apply_ and root is None and _by_agent(config, flags, apply_=False) is not None:
+        raise BadInputError(
+            "an agent runs on this state, by its own configuration: beside it --set is for --plan",
+            hint="change its configuration, then: pinfold config reload, pinfold checkpoint repair --apply",
+        )
     if steps is None:
         steps = _in_file(config, flags, root, apply_=apply_)
     if output == "json":
@@ -57,6 +67,11 @@ def repair_command(
         for line in render_steps(steps, applied=apply_):
             click.echo(line)
     return 0 if apply_ or all(step["safe"] for step in steps) else 1
+
+
+def _supposes(flags: tuple[str, ...]) -> bool:
+    """Whether the question is about another configuration than the one that is in the files."""
+    return not parse_flags(flags).keys() <= _WHERE
 
 
 def _by_agent(config: Path | None, flags: tuple[str, ...], *, apply_: bool) -> Steps | None:

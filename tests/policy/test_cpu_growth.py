@@ -63,6 +63,17 @@ def manager(topology: CPUTopology, options: StaticOptions, reserved: str = "0") 
             TWO_NODES, OVER_NUMA, "1-2,5-6", "3,7", 2, None, "1,3,5,7", id="as many per node as admission would"
         ),
         pytest.param(TWO_NODES, OVER_NUMA, "2-3,5-7", "1,4", 3, None, "1-2,4-6", id="an odd one where more is free"),
+        pytest.param(
+            TWO_NODES, OVER_NUMA, "2,4,6", "1,3", 2, None, "1,3-4,6", id="all on one node where the other has its share"
+        ),
+        pytest.param(
+            TWO_NODES, OVER_CORES, "1,5", "3,7", 1, 0b10, "3,5,7", id="the hint's node before the other it is on"
+        ),
+        pytest.param(TWO_NODES, PLAIN, "2-3,5", "6", 2, 0b11, "2,5-6", id="its own node although another has them all"),
+        pytest.param(TWO_NODES, PLAIN, "2,6", "1,3-4", 1, None, "1-4", id="the lowest where it is on every node"),
+        pytest.param(
+            CACHES, UNCORE, "2,5-6", "1,10-11", 2, None, "1-2,5,10-11", id="a cache it lies in before an emptier"
+        ),
     ],
 )
 def test_a_set_grows_in_its_surroundings(
@@ -83,6 +94,11 @@ def test_more_than_is_free_is_refused_and_reserved_and_held_cpus_are_not() -> No
         grow(manager(TWO_NODES, PLAIN), CPUSet.parse("0-3"), CPUSet.parse("1-2"), 2, None)
     with pytest.raises(NotEnoughCPUs, match="requested=4, available=2"):
         grow(manager(SMT, WHOLE), CPUSet.parse("2-4,10"), CPUSet.parse("1,9"), 4, None)
+
+
+def test_cpu_0_is_near_what_is_held_only_where_it_is() -> None:
+    grown = grow(manager(TWO_NODES, PLAIN, reserved="4"), CPUSet.parse("0,2,6"), CPUSet.parse("7"), 1, None)
+    assert str(grown) == "6-7"
 
 
 def test_with_full_pcpus_only_a_set_does_not_grow_to_a_part_of_a_core() -> None:

@@ -87,6 +87,15 @@ def test_a_request_that_no_cpus_are_free_for_is_impossible_not_without_preferenc
             "1+ 2+ 01 02 12 012",
             id="a free node that a stale group names is not used alone",
         ),
+        pytest.param(
+            [memory_node(0, 4), memory_node(1, 3, allocatable=1)],
+            2,
+            "0+ 01",
+            id="free beyond what is allocatable is none",
+        ),
+        pytest.param(
+            [memory_node(0, 1), memory_node(1, 4, allocatable=1)], 2, "01+", id="nor does it make a node enough"
+        ),
         pytest.param([memory_node(0, 1), memory_node(1, 1)], 3, "", id="nowhere"),
     ],
 )
@@ -108,6 +117,17 @@ def test_memory_of_finished_init_containers_counts_for_exactly_their_mask() -> N
     machine = {0: memory_node(0, 1, allocatable=4, assignments=1), 1: memory_node(1, 1, allocatable=4)}
     hints = memory_hints(machine, {"memory": 3 * GIB}, {0b01: {"memory": 2 * GIB}})
     assert shown(hints["memory"]) == "0+"
+
+
+def test_memory_of_finished_init_containers_counts_on_a_node_that_nobody_holds_too() -> None:
+    machine = {0: memory_node(0, 1, allocatable=4), 1: memory_node(1, 1, allocatable=4)}
+    hints = memory_hints(machine, {"memory": 3 * GIB}, {0b01: {"memory": 2 * GIB}})
+    assert shown(hints["memory"]) == "0+"
+
+
+def test_memory_to_be_used_again_on_no_node_is_no_place() -> None:
+    hints = memory_hints({0: memory_node(0, 1)}, {"memory": 0}, {0: {"memory": GIB}})
+    assert [hint.affinity for hint in enumerate_hints(hints["memory"])] == [0b1]
 
 
 def test_no_memory_hint_at_all_is_no_preference() -> None:

@@ -12,7 +12,7 @@ from agent.model.cpuset import CPUSet
 from agent.model.numa import NodeMask, node_mask
 from agent.policy.hint_family import CapacityHints, Hint, Need, ProviderHints, ResourceHints
 from agent.policy.hints import cpu_hints, enumerate_hints, memory_hints
-from agent.policy.topology_manager import Merged, deciding, merge
+from agent.policy.topology_manager import Considered, Merged, deciding, merge
 from agent.policy.topology_options import TopologyPolicy, TopologyPolicyName
 from tests.policy import reference_merge
 from tests.policy.hint_machines import (
@@ -116,6 +116,16 @@ def test_a_provider_without_resources_has_no_preference() -> None:
     silent: list[ProviderHints] = [None, {}]
     for provider in silent:
         assert shown(merge(0b11, {}, RESTRICTED, [provider, {"cpu": hints("1+")}])) == "1+ admitted"
+
+
+@pytest.mark.parametrize("policy", [NONE, BEST_EFFORT, SINGLE])
+def test_what_every_provider_said_is_kept_for_people(policy: TopologyPolicy) -> None:
+    result = merge(0b11, {}, policy, [None, {"cpu": hints("0+"), "gpu": hints("")}])
+    assert result.considered == (
+        Considered(0, "", None),
+        Considered(1, "cpu", hints("0+")),
+        Considered(1, "gpu", ()),
+    )
 
 
 def closest(policy: TopologyPolicy) -> TopologyPolicy:

@@ -164,6 +164,31 @@ def test_it_serves_through_kills_edits_and_restarts(tmp_path: Path, pairs: tuple
         assert served.process.wait(PATIENCE_SECONDS) == 0
 
 
+def test_an_object_that_stays_refused_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Objects are read anew whenever any of them changes."""
+    broken = queue("broken")
+    broken["spec"]["parentQueue"] = 7
+    path = tmp_path / "objects.yaml"
+    write_objects(path, [*CLUSTER, broken])
+    section = QueuesSection(objects=[str(path)], objectsPeriodSeconds=0.02, api={"port": 0})  # type: ignore[arg-type]
+
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.getMessage() == "queue object refused"]
+
+    caplog.set_level("INFO")
+    with ServingLoop() as loop, QueueServer(section, loop) as server:
+        eventually(lambda: bool(told()))
+        for number in range(3):
+            write_objects(path, [*CLUSTER, broken, queue(f"another-{number}", "dept")])
+            name = f"another-{number}"
+            eventually(lambda name=name: name in server.service.view().tree.queues)  # type: ignore[misc]
+        assert len(told()) == 1
+        write_objects(path, [*CLUSTER, queue("other")])
+        eventually(lambda: "other" in server.service.view().tree.queues)
+        write_objects(path, [*CLUSTER, broken])
+        eventually(lambda: len(told()) == 2)
+
+
 def test_two_replicas_without_a_ledger_say_the_same(tmp_path: Path) -> None:
     write_objects(tmp_path / "objects.yaml", CLUSTER)
     sections = [

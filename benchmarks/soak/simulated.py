@@ -64,7 +64,7 @@ _RESTARTING = 1 / 3  # of the time
 _RESTART_SECONDS = 60
 _WARM_UP = 0.25  # of each stretch that a line goes through
 _SAMPLES = 120
-_PODS, _MANIFESTS = 30, 15  # at any time, so that nothing but a leak makes more of anything
+PODS, MANIFESTS = 30, 15  # at any time, so that nothing but a leak makes more of anything
 _MOST_WRONG = 20
 _WHOLE = machine({0: "0-15", 1: "16-31"})
 _LESS = machine({0: "0-15", 1: "16-27"})
@@ -112,7 +112,7 @@ class _Lines(logging.Handler):
 
 
 @dataclass
-class _Living:
+class Living:
     """One agent between two starts, and what is looked at of it."""
 
     daemon: Daemon
@@ -121,7 +121,7 @@ class _Living:
     registry: CollectorRegistry
 
 
-class _World:
+class World:
     """The node around the agent. wrong: laws that were broken."""
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
@@ -138,9 +138,9 @@ class _World:
 
     def fill(self) -> None:
         """As many pods as there shall be from now on."""
-        while len(self.source.pods) < _PODS:
+        while len(self.source.pods) < PODS:
             self._pod_comes()
-        while len(self.manifests) < _MANIFESTS:
+        while len(self.manifests) < MANIFESTS:
             self._manifest_comes()
 
     def rules(self) -> Rules:
@@ -148,7 +148,7 @@ class _World:
         return rules(managers(_LESS if self.shrunk else _WHOLE, **policies))  # type: ignore[arg-type]
 
     @contextmanager
-    def living(self) -> Iterator[_Living]:
+    def living(self) -> Iterator[Living]:
         """The agent, started from its state file."""
         tally, board, shown, feed = Tally(), HealthBoard(), NodeBoard(), NodeFeed("soak")
         shown.listen(feed.show)
@@ -175,9 +175,9 @@ class _World:
             registry = CollectorRegistry()
             registry.register(NodeCollector(lambda: _observed(keeper, board), tally, dict, kubelet_names=True))
             self.done["start"] += 1
-            yield _Living(daemon, keeper, feed, registry)
+            yield Living(daemon, keeper, feed, registry)
 
-    def turn(self, agent: _Living) -> None:
+    def turn(self, agent: Living) -> None:
         """One second."""
         self.now += 1
         self.source.now = self.now
@@ -192,7 +192,7 @@ class _World:
         if len(self.wrong) < _MOST_WRONG:
             self.wrong += [f"second {self.now:.0f}: {each}" for each in broken(state, agent.keeper.managers)]
 
-    def _act(self, agent: _Living) -> None:
+    def _act(self, agent: Living) -> None:
         chances = {
             self._pod_goes: 0.9,
             self._resize: 0.4,
@@ -210,7 +210,7 @@ class _World:
             agent.keeper.under(self.rules())
             self.done["hotplug"] += 1
 
-    def empty(self, agent: _Living) -> None:
+    def empty(self, agent: Living) -> None:
         """Everything ends."""
         self.shrunk, self.source.silent_until = False, 0.0
         agent.keeper.under(self.rules())
@@ -318,8 +318,8 @@ def soak(hours: float, seed: int = 1) -> Part:
     before, began = MachineNote.now(), time.monotonic()
     turns = max(int(hours * HOUR), 12)
     place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="pinfold-soak-", dir=place) as name, _counting() as lines, _tracing():
-        world = _World(Path(name), random.Random(seed))
+    with tempfile.TemporaryDirectory(prefix="pinfold-soak-", dir=place) as name, counting() as lines, _tracing():
+        world = World(Path(name), random.Random(seed))
         first, trends = _size_of_an_empty_state(world), list[Trend]()
         trends += _restarting(world, int(turns * _RESTARTING))
         trends += _one_life(world, turns - int(turns * _RESTARTING))
@@ -335,7 +335,7 @@ def soak(hours: float, seed: int = 1) -> Part:
     )
 
 
-def _restarting(world: _World, turns: int) -> list[Trend]:
+def _restarting(world: World, turns: int) -> list[Trend]:
     gauge = _Gauge()
     life = min(_RESTART_SECONDS, max(turns // 6, 1))
     for number in range(turns // life):
@@ -349,7 +349,7 @@ def _restarting(world: _World, turns: int) -> list[Trend]:
     return gauge.trends("over restarts")
 
 
-def _one_life(world: _World, turns: int) -> list[Trend]:
+def _one_life(world: World, turns: int) -> list[Trend]:
     gauge = _Gauge()
     every = max(turns // _SAMPLES, 1)
     with world.living() as agent:
@@ -366,14 +366,14 @@ def _one_life(world: _World, turns: int) -> list[Trend]:
     return gauge.trends("one process")
 
 
-def _size_of_an_empty_state(world: _World) -> int:
+def _size_of_an_empty_state(world: World) -> int:
     with world.living() as agent:
         world.empty(agent)
     return (world.folder / "state" / "pinfold_state").stat().st_size
 
 
 @contextmanager
-def _counting() -> Iterator[_Lines]:
+def counting() -> Iterator[_Lines]:
     """The agent's log is counted instead of written."""
     logger, lines = logging.getLogger("pinfold"), _Lines()
     kept = logger.propagate, logger.level

@@ -12,7 +12,7 @@ from agent.model.cpuset import CPUSet
 from agent.model.devices import PodDevices
 from agent.model.numa import node_ids, node_mask
 from agent.policy.admission import admit
-from agent.policy.device_hints import device_hints
+from agent.policy.device_hints import DeviceHints, device_hints
 from agent.policy.hint_family import CapacityHints, Hint, ProviderHints
 from agent.policy.hints import enumerate_hints
 from agent.policy.restore import fresh
@@ -94,8 +94,19 @@ def test_the_pod_as_a_whole_has_all_devices_of_its_containers() -> None:
 
 
 def test_devices_that_are_not_known_say_nothing() -> None:
-    assert device_hints(0b11, None).pod is None
-    assert not device_hints(0b11, None).containers
+    assert device_hints(0b11, None) == DeviceHints()
+
+
+def test_nor_do_devices_that_are_near_to_no_node() -> None:
+    assert device_hints(0b11, given_to(0)) == DeviceHints()
+
+
+@pytest.mark.parametrize("existing", [(0b001, 0b010, 0b100), (0b011, 0b110)])
+def test_what_can_be_counted_is_exact(existing: tuple[int, ...]) -> None:
+    told = device_hints(0b111, given_to(*existing)).containers["app"]
+    assert told is not None
+    assert isinstance(told[GPU], CapacityHints)
+    assert told[GPU].exact
 
 
 def test_cpus_follow_a_device_to_its_node() -> None:

@@ -93,7 +93,7 @@ def test_a_pod_is_placed_once_its_devices_are_told() -> None:
             id="init containers are not listed",
         ),
         pytest.param(
-            told(),
+            replace(told(), allocatable=None),
             named("a", app("cpu=2 memory=1Gi hugepages-2Mi=2Mi", "cpu=2 memory=1Gi hugepages-2Mi=2Mi")),
             "restricted",
             "kubelet",
@@ -105,6 +105,13 @@ def test_a_pod_is_placed_at_once(devices: NodeDevices, pod: Pod, policy: str, so
     here = Node(node(regular(16, numa=2), topology_policy=policy))
     assert Event.WAITING not in here.look(devices, pod, source=source)
     assert here.plan.state.pods.keys() <= {"a"}
+
+
+@pytest.mark.parametrize(("memory_policy", "waits"), [("Static", True), ("None", False)])
+def test_a_pod_with_memory_only_waits_where_memory_has_a_place(memory_policy: str, *, waits: bool) -> None:
+    here = Node(node(regular(16, numa=2), memory_policy=memory_policy, topology_policy="single-numa-node"))
+    asks = f"cpu=500m memory=1Gi {GPU}=1"
+    assert (here.look(told(), named("a", app(asks, asks))) == [Event.WAITING]) is waits
 
 
 @pytest.mark.parametrize("later", [pytest.param(105.0, id="at its end"), pytest.param(50.0, id="a clock set back")])
@@ -178,6 +185,16 @@ def test_memory_is_what_a_container_without_cpus_of_its_own_is_measured_by() -> 
     here.look(told(wait=0.0), named("a", app(asks, asks)))
     (mark,) = misaligned(here.managers, here.plan.state, told(1)).values()
     assert mark.message.endswith("on NUMA node 1, its memory on 0")
+
+
+def test_a_device_on_node_0_is_elsewhere_for_cpus_on_node_1_whoever_was_looked_at_before() -> None:
+    here = Node()
+    here.look(told(1), asking())
+    held = {uid: {"app": {GPU: (0b01,)}} for uid in ("unheard", "a")}
+    marked = misaligned(here.managers, here.plan.state, NodeDevices(held))
+    assert {uid: mark.message for uid, mark in marked.items()} == {
+        "a": f"container app: 1 of {GPU} on NUMA node 0, its CPUs on 1"
+    }
 
 
 def test_a_decision_of_another_pod_says_nothing_of_devices() -> None:

@@ -89,6 +89,8 @@ def test_a_pod_that_could_not_be_evicted_lets_others_go_first() -> None:
         pytest.param({}, {"wanted": ()}, id="its source does not list it any more"),
         pytest.param({}, {"wanted": (Wanted(pod(), "kubelet", terminal=True, controller="Job"),)}, id="it has ended"),
         pytest.param({}, {"wanted": (Wanted(pod(), "manifests", controller="Job"),)}, id="no API server has it"),
+        pytest.param({}, {"wanted": (Wanted(pod(), "kubelet", controller="DaemonSet"),)}, id="it would come back"),
+        pytest.param({}, {"wanted": (Wanted(pod(), "kubelet"),)}, id="nobody would make it anew"),
     ],
 )
 def test_nobody_else_is_evicted(change: dict[str, Any], seen: dict[str, Any]) -> None:

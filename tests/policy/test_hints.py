@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from agent.model.cpuset import CPUSet
 from agent.model.numa import node_ids
-from agent.model.state import NUMANodeState
-from agent.policy.hint_family import Hint, ResourceHints
-from agent.policy.hints import TooManyHintsError, cpu_hints, enumerate_hints, memory_hints
+from agent.model.state import MemoryTable, NUMANodeState
+from agent.policy.hint_family import CapacityHints, Hint, ResourceHints
+from agent.policy.hints import TooManyHintsError, cpu_hints, enumerate_hints, memory_family, memory_hints
+from agent.policy.topology_manager import merge
+from agent.policy.topology_options import TopologyPolicy, TopologyPolicyName
 from tests.policy import reference_merge
 from tests.policy.hint_machines import (
     GIB,
@@ -22,6 +24,8 @@ from tests.policy.hint_machines import (
     reusable_memory,
     topologies,
 )
+
+BEST_EFFORT = TopologyPolicy(TopologyPolicyName.BEST_EFFORT)
 
 
 def shown(hints: ResourceHints) -> str:
@@ -125,6 +129,12 @@ def test_memory_of_finished_init_containers_counts_on_a_node_that_nobody_holds_t
     assert shown(hints["memory"]) == "0+"
 
 
+def test_memory_to_be_used_again_on_a_node_that_has_gone_is_no_place() -> None:
+    machine = {0: memory_node(0, 1), 1: memory_node(1, 1)}
+    hints = memory_hints(machine, {"memory": 2 * GIB}, {0b100: {"memory": 4 * GIB}, 0b110: {"memory": 4 * GIB}})
+    assert shown(hints["memory"]) == "01+"
+
+
 def test_memory_to_be_used_again_on_no_node_is_no_place() -> None:
     hints = memory_hints({0: memory_node(0, 1)}, {"memory": 0}, {0: {"memory": GIB}})
     assert [hint.affinity for hint in enumerate_hints(hints["memory"])] == [0b1]
@@ -139,6 +149,44 @@ def test_the_hints_of_a_large_machine_are_not_listed() -> None:
     hints = cpu_hints(topology, topology.all, CPUSet(), 3, align_by_socket=False)
     with pytest.raises(TooManyHintsError, match="34 NUMA nodes have too many hints to list"):
         enumerate_hints(hints)
+
+
+def test_those_of_sixteen_nodes_are() -> None:
+    topology = cpus_per_node(*[1] * 16)
+    hints = cpu_hints(topology, topology.all, CPUSet(), 16, align_by_socket=False)
+    assert enumerate_hints(hints) == (Hint((1 << 16) - 1, True),)
+
+
+def test_a_width_that_cannot_be_proven_is_a_bound_and_said_to_be() -> None:
+    """Amounts without a pattern on 64 nodes, tight in three resources at once: no fewer nodes than each of them needs alone."""
+    amounts = {f"hugepages-{k}Mi": [node * 7919 * k % 8191 for node in range(64)] for k in (1, 31, 577)}
+    machine = {
+        node: NUMANodeState(0, 1 << node, {r: MemoryTable(a[node], 0, a[node], 0, a[node]) for r, a in amounts.items()})
+        for node in range(64)
+    }
+    together = memory_family(machine, dict.fromkeys(amounts, 4000 * 32), {})
+    alone = [memory_family(machine, {resource: 4000 * 32}, {}) for resource in amounts]
+    assert together is not None
+    assert not together.exact
+    assert together.preferred_size == max(each.preferred_size for each in alone if each is not None)
+    assert all(each is not None and each.exact for each in alone)
+    assert not merge((1 << 64) - 1, {}, BEST_EFFORT, [dict.fromkeys(amounts, together)]).exact
+
+
+@pytest.mark.parametrize(
+    ("mask", "preferred"),
+    [
+        pytest.param(0b00011, True, id="two nodes of one socket"),
+        pytest.param(0b00101, False, id="two sockets"),
+        pytest.param(0b01100, True, id="the other socket"),
+        pytest.param(0b11100, True, id="a node in no socket counts for none"),
+        pytest.param(0b00111, True, id="as many nodes as are needed"),
+        pytest.param(0b10000, False, id="no socket at all"),
+    ],
+)
+def test_a_mask_is_preferred_by_its_nodes_or_by_its_sockets(mask: int, *, preferred: bool) -> None:
+    hints = CapacityHints(0b11111, (), 3, sockets={0: 0b1, 1: 0b1, 2: 0b10, 3: 0b10}, socket_count=1)
+    assert hints.prefers(mask) is preferred
 
 
 @given(st.data())

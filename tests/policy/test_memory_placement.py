@@ -39,6 +39,9 @@ def placed(state: dict[int, NUMANodeState], gib: int, hint: Hint, reusable_gib: 
         pytest.param({}, 2, Hint(0b100, True), [2], id="where the hint says"),
         pytest.param({}, 2, ANY, [0], id="no hint: its own best"),
         pytest.param({}, 4, ANY, [1], id="the first node that has it"),
+        pytest.param({}, 2, Hint(None, True), [0], id="any node, preferred: its own best is too"),
+        pytest.param({"n0": 2, "n1": 2, "n2": 2, "n3": 2}, 2, Hint(None, True), [1], id="any node that still has it"),
+        pytest.param({"n01": 2, "n23": 2}, 3, ANY, [0, 1], id="its own best, although more than would be needed"),
         pytest.param({}, 6, ANY, [0, 1], id="the fewest nodes"),
         pytest.param({}, 6, Hint(0b10, False), [0, 1], id="a hint without room is extended"),
         pytest.param({}, 9, Hint(0b1000, False), [0, 1, 3], id="extended by the lowest nodes that do"),
@@ -80,6 +83,11 @@ def test_a_refusal_is_in_the_kubelets_words(held: dict[str, int], gib: int, hint
         placed(machine(**held), gib, hint)
     assert str(caught.value).startswith(f"Allocate failed due to [memorymanager] {why}")
     assert caught.value.hint
+
+
+def test_any_node_preferred_is_no_place_that_is_not() -> None:
+    with pytest.raises(AllocationError, match="failed to find the default preferred hint"):
+        placed(machine(n01=2, n23=2), 3, Hint(None, True))
 
 
 def test_a_preferred_hint_is_not_extended_to_one_that_is_not() -> None:

@@ -105,8 +105,9 @@ def test_nor_do_devices_that_are_near_to_no_node() -> None:
 def test_what_can_be_counted_is_exact(existing: tuple[int, ...]) -> None:
     told = device_hints(0b111, given_to(*existing)).containers["app"]
     assert told is not None
-    assert isinstance(told[GPU], CapacityHints)
-    assert told[GPU].exact
+    hints = told[GPU]
+    assert isinstance(hints, CapacityHints)
+    assert hints.exact
 
 
 def test_cpus_follow_a_device_to_its_node() -> None:

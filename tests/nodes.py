@@ -11,9 +11,10 @@ from agent.model.machine import CPUTopology, Machine
 from agent.model.numa import node_ids
 from agent.model.pod import Container, Pod, ResourceRequirements
 from agent.model.state import Grants
-from agent.policy.admission import Verdict, admit
+from agent.policy.admission import admit
 from agent.policy.managers import ManagerConfig, Managers, start
 from agent.policy.restore import fresh
+from agent.policy.verdict import Verdict
 
 GIB = 2**30
 PODS_ON = {"PodLevelResourceManagers": True}

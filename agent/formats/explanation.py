@@ -10,13 +10,14 @@ from agent.formats import derivation as derivation_format
 from agent.model.devices import NO_DEVICES, NodeDevices
 from agent.model.pod import Pod
 from agent.model.state import Grants, PodRecord, State
-from agent.policy.admission import Verdict, holds
 from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule, missing_hugepages
 from agent.policy.judgement import judge
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.pod_lint import lint_pod
 from agent.policy.reasons import derive
+from agent.policy.removal import holds
+from agent.policy.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from agent.model.cpuset import CPUSet, union
 from agent.model.numa import NodeMask
 from agent.model.pod import Pod
 from agent.model.state import Blocks, CPUState, Grants, MemoryBlock, MemoryState
-from agent.policy.admission import holds
 from agent.policy.cpu_static import CPUManager
 from agent.policy.eligibility import Claims, claims
 from agent.policy.managers import Managers
 from agent.policy.memory_count import count
 from agent.policy.memory_static import Request, fresh_machine_state
+from agent.policy.removal import holds
 from agent.policy.repair_plan import Rule, Step
 from agent.policy.topology_options import TopologyScope
 

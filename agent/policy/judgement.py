@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.model.devices import PodDevices
 from agent.model.pod import Pod
 from agent.model.state import State
-from agent.policy.admission import Verdict, admit
+from agent.policy.admission import admit
 from agent.policy.device_hints import device_hints
 from agent.policy.eligibility import claims
 from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule, check_free_hugepages
@@ -13,6 +13,7 @@ from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity, check_node_fit
 from agent.policy.pod_validation import InvalidPodError, require_valid
 from agent.policy.refusal import Refusal
+from agent.policy.verdict import Verdict
 
 INVALID_POD = "InvalidPod"  # what an API server would have refused
 

@@ -13,17 +13,18 @@ from dataclasses import replace
 from agent.model.pod import Pod
 from agent.model.state import Affinity, FirstGrant, Grants, PodPhase, PodRecord, ResizeState, State
 from agent.policy import resize_events
-from agent.policy.admission import Verdict, container_started, holds, remove
 from agent.policy.device_placement import awaited, awaiting, is_awaiting, misaligned
 from agent.policy.free_hugepages import FreeHugepagesRule, missing_hugepages
 from agent.policy.judgement import judge
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Decision, Event, Observation, Plan, Refused, Wanted
+from agent.policy.removal import container_started, holds, remove
 from agent.policy.resize import judge_resize
 from agent.policy.resize_lifecycle import Actuation, answered, edited, in_progress, same_sizes, settled
 from agent.policy.resize_order import retry_order
 from agent.policy.second import after_resize, followed, is_second, paused, unplaced
+from agent.policy.verdict import Verdict
 
 HUGEPAGES_IN_USE = "HugepagesInUse"  # of an admission: fewer are really free than the pod was given
 
@@ -367,7 +368,8 @@ class _Run:
         key = refused.pod.namespaced_name
         self.refused[key] = refused
         last = before.get(key)
-        if last is None or (last.reason, last.message) != (refused.reason, refused.message):
+        # the message has amounts of others, which change with every pod that comes or goes
+        if last is None or (last.reason, last.pod) != (refused.reason, refused.pod):
             self.say(event, refused.pod, refused.reason, refused.message, refused.hint)
 
 

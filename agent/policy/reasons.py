@@ -12,11 +12,12 @@ from agent.model.numa import NodeMask, node_ids
 from agent.model.pod import Container, Pod
 from agent.model.quantity import Quantity
 from agent.model.state import Grants
-from agent.policy.admission import MergeStep, Verdict, holds, remove
 from agent.policy.cpu_static import CPUManager, pod_exclusive_cpus
 from agent.policy.eligibility import Claims, claims
 from agent.policy.managers import Managers
 from agent.policy.memory_static import pod_request
+from agent.policy.removal import holds, remove
+from agent.policy.verdict import MergeStep, Verdict
 
 Judge = Callable[[Grants, Pod], Verdict]
 _STEP = 2**20  # bytes: smaller differences of memory do not help anybody

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from agent.model.cpuset import union
 from agent.model.pod import Pod
 from agent.model.state import CPUState, Grants, PodPhase, PodRecord, State
-from agent.policy.admission import holds
 from agent.policy.adopt import Observed, RunningPod, adopt
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Decision, Event, Observation, Wanted
 from agent.policy.plan import decide, first_grant, with_uids
+from agent.policy.removal import holds
 from agent.policy.repair_plan import Rule
 
 

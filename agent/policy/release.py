@@ -9,8 +9,8 @@ from agent.model.cpuset import CPUSet
 from agent.model.numa import NodeMask
 from agent.model.pod import Pod
 from agent.model.state import CPUState, Grants, MemoryBlock, MemoryState
-from agent.policy.admission import holds
 from agent.policy.cgroup_intents import Intents, Rules
+from agent.policy.removal import holds
 
 
 def released(grants: Grants, pods: Mapping[str, Pod], rules: Rules, online: CPUSet, nodes: NodeMask) -> Intents:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.model.state import Mark, PodPhase, PodRecord, ResizeState
-from agent.policy.admission import Verdict
+from agent.policy.verdict import Verdict
 
 SECOND_SOURCES = frozenset({"kubelet", "pods", "apiserver"})
 RESIZE_SHORT = "ResizeDoesNotFit"

@@ -16,14 +16,16 @@ from agent.model.numa import node_ids
 from agent.model.pod import Pod
 from agent.model.quantity import Quantity
 from agent.model.state import Epoch, Grants, PodRecord, State
-from agent.policy.admission import Verdict, admit, container_started, remove
+from agent.policy.admission import admit
 from agent.policy.device_hints import device_hints
 from agent.policy.judgement import judge
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.placement import placements
 from agent.policy.qos import pod_qos
+from agent.policy.removal import container_started, remove
 from agent.policy.restore import fresh, refit
+from agent.policy.verdict import Verdict
 from agent.replay.context import Context, JSONObject
 from agent.replay.node import cpu_facts, decode_config, encode_grants, objects, start_or_error
 

@@ -10,9 +10,10 @@ from agent.model.cpuset import CPUSet
 from agent.model.machine import CPUTopology
 from agent.model.pod import Container, Pod
 from agent.model.state import CPUState, Grants
-from agent.policy.admission import admit, container_started, remove
+from agent.policy.admission import admit
 from agent.policy.device_hints import DeviceHints
 from agent.policy.hint_family import Hint
+from agent.policy.removal import container_started, remove
 from agent.policy.restore import fresh
 from tests.nodes import GIB, PODS_ON, admitted, cpus_of, memory_of, named, node, outcome
 from tests.pods import app, guaranteed, init, sidecar, sized

@@ -15,9 +15,10 @@ from agent.model.machine import CPUTopology
 from agent.model.numa import node_ids
 from agent.model.pod import Pod
 from agent.model.state import Grants
-from agent.policy.admission import admit, container_started, remove
+from agent.policy.admission import admit
 from agent.policy.eligibility import claims
 from agent.policy.managers import Managers
+from agent.policy.removal import container_started, remove
 from agent.policy.restore import fresh, refit
 from agent.policy.topology_options import TopologyPolicyName, TopologyScope
 from tests.nodes import named, node, renamed

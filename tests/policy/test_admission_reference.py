@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from agent.model.pod import Pod
 from agent.model.state import Grants
-from agent.policy.admission import admit, container_started, remove
+from agent.policy.admission import admit
 from agent.policy.managers import Managers
+from agent.policy.removal import container_started, remove
 from agent.policy.restore import fresh
 from tests.policy.reference_admission import ReferenceNode
 from tests.policy.test_admission_properties import histories

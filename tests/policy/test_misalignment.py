@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from agent.policy.admission import Verdict, admit
+from agent.policy.admission import admit
 from agent.policy.device_hints import DeviceHints
 from agent.policy.hint_family import Hint
+from agent.policy.verdict import Verdict
 from tests.nodes import GIB, admitted, named, node
 from tests.pods import guaranteed, init
 from tests.policy.cpu_machines import regular

@@ -8,9 +8,10 @@ import pytest
 
 from agent.model.pod import Pod
 from agent.model.state import Grants
-from agent.policy.admission import Verdict, admit
+from agent.policy.admission import admit
 from agent.policy.managers import Managers
 from agent.policy.reasons import MAX_CANDIDATES, Derivation, Nearest, derive
+from agent.policy.verdict import Verdict
 from tests.nodes import GIB, admitted, named, node
 from tests.pods import app, guaranteed
 from tests.policy.cpu_machines import regular

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model.state import Blocks, MemoryBlock, MemoryState, MemoryTable, NUMANodeState, PolicyInForce
-from agent.policy.admission import remove
 from agent.policy.hint_family import Hint
 from agent.policy.managers import Managers
 from agent.policy.memory_count import charged_blocks, count
 from agent.policy.memory_placement import allocate_memory
 from agent.policy.memory_static import fresh_machine_state
+from agent.policy.removal import remove
 from agent.policy.repair import plan_repair
 from agent.policy.repair_plan import Change, RepairPlan, Rule
 from agent.policy.restore import refit

@@ -13,10 +13,11 @@ from agent.model.cpuset import union
 from agent.model.pod import Container, ContainerKind, Pod, ResourceRequirements
 from agent.model.quantity import Quantity
 from agent.model.state import FirstGrant, Grants
-from agent.policy.admission import admit, remove
+from agent.policy.admission import admit
 from agent.policy.eligibility import claims
 from agent.policy.managers import Managers
 from agent.policy.plan import first_grant
+from agent.policy.removal import remove
 from agent.policy.resize_pinned import PinnedResizeRefusal, resize_pinned
 from agent.policy.restore import fresh, refit
 from agent.policy.topology_options import TopologyPolicyName

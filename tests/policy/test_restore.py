@@ -9,9 +9,10 @@ import pytest
 from agent.model.cpuset import CPUSet
 from agent.model.machine import Machine
 from agent.model.state import Grants
-from agent.policy.admission import admit, container_started, remove
+from agent.policy.admission import admit
 from agent.policy.managers import ManagerConfig, Managers, start
 from agent.policy.memory_static import MachineState
+from agent.policy.removal import container_started, remove
 from agent.policy.restore import fresh, refit
 from tests.nodes import GIB, PODS_ON, admitted, cpus_of, memory_of, named, node
 from tests.pods import app, guaranteed, init, sized

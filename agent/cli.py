@@ -71,7 +71,14 @@ def _version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
     help="Show the version and commit, and exit.",
 )
 def cli() -> None:
-    """Decide which CPUs and which NUMA memory every container of this node gets, and hold it to that."""
+    """Decide which CPUs and which NUMA memory every container of this node gets, and hold it to that.
+
+    \b
+    Examples:
+      pinfold demo
+      pinfold doctor
+      pinfold explain --help
+    """
 
 
 def main(args: list[str] | None = None) -> None:

@@ -42,7 +42,7 @@ def page() -> str:
         ".SH SYNOPSIS",
         r"\fBpinfold\fR [\fIOPTIONS\fR] \fICOMMAND\fR [\fIARGS\fR]...",
         ".SH DESCRIPTION",
-        _text(inspect.cleandoc(cli.help or "")),
+        *_paragraphs(cli.help or ""),
         ".SH COMMANDS",
     ]
     for name in cli.list_commands(context):

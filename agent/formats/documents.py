@@ -18,7 +18,7 @@ MAX_DEPTH = 60  # core/v1 needs about 15
 MAX_NODES = 100_000  # values in one document, YAML aliases unfolded
 MAX_NUMBER = 64  # characters; a longer number stays text
 
-Value: TypeAlias = "bool | int | float | str | Sequence[Value] | Mapping[str, Value] | None"
+Value: TypeAlias = bool | int | float | str | Sequence["Value"] | Mapping[str, "Value"] | None
 
 _MARKER = re.compile(r"(---|\.\.\.)(?=\s|\Z)")  # at the start of a line, where YAML lets nothing else begin so
 _NOTHING = re.compile(r"\s*(#.*)?|%.*")  # a line without content: blank, comment, directive

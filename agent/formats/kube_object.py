@@ -33,7 +33,7 @@ class KubeFieldError(BadInputError):
         self.why = why
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: a pod takes a hundred of them, and a frozen one costs three times as much to make
 class KubeField:
     """A value in a document and the path that leads to it. An absent field and a null one are the same, as in Go."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from agent.model.pod import Pod, ResourceList
-from agent.model.quantity import ZERO as NO_QUANTITY
+from agent.model.quantity import Quantity
 from agent.model.queue import ResourceQuantities
 from agent.model.resources import CPU, MEMORY
 from agent.policy.gpu_request import gpu_request
@@ -38,8 +38,7 @@ class Amounts(NamedTuple):
     @classmethod
     def of(cls, resources: ResourceList, gpu_hundredths: int = 0) -> Amounts:
         """CPU and memory of a resource list, exact; GPUs as counted."""
-        cpu, memory = (resources.get(name, NO_QUANTITY).number * NANO for name in (CPU, MEMORY))
-        return cls(int(cpu), int(memory), gpu_hundredths * GPU_HUNDREDTH)
+        return cls(_nanos(resources.get(CPU)), _nanos(resources.get(MEMORY)), gpu_hundredths * GPU_HUNDREDTH)
 
     def quantities(self) -> ResourceQuantities:
         """In the scheduler's units: millicores, bytes, devices."""
@@ -51,6 +50,11 @@ class Amounts(NamedTuple):
 
 
 NO_AMOUNTS = Amounts()
+
+
+def _nanos(amount: Quantity | None) -> int:
+    """In billionths, of which a quantity is always a whole number. Fractions multiply ten times slower."""
+    return 0 if amount is None else amount.number.numerator * NANO // amount.number.denominator
 
 
 class PodCharge(NamedTuple):

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TypeAlias
 
 from agent.model.pod import Pod
 from agent.model.queue import PodGroup
 from agent.queues.charge import occupies
+from agent.queues.reserved import Hold, Reserved, queue_path
 from agent.queues.resize_admission import (
     NOTHING,
     CPUMemory,
@@ -51,54 +51,42 @@ class Reservation:
         """What is still to come."""
         return _minus(self.target, self.seen)
 
-
-Key: TypeAlias = tuple[str, bool]  # queue, and whether the work is preemptible
-Sums: TypeAlias = Mapping[Key, CPUMemory]
+    @property
+    def hold(self) -> Hold:
+        """The same as its queue is concerned."""
+        return Hold(self.queue, self.preemptible, *self.held)
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Reservations by pod UID, at most one for each pod. sums: what they hold by queue, kept along so that an answer need not
-    walk thousands of reservations; None: to be found out. none_ends_before: a time; no reservation ends before it.
+    """Reservations by pod UID, at most one for each pod. none_ends_before: a time; no reservation ends before it.
+
+    sums: what they hold by queue, in the tree that was asked for last; None: to be found out.
     """
 
     reservations: Mapping[str, Reservation] = field(default_factory=dict)
-    sums: Sums | None = field(default=None, compare=False, repr=False)
     none_ends_before: float = field(default=0.0, compare=False, repr=False)
+    sums: Reserved | None = field(default=None, compare=False, repr=False)
 
-    def by_queue(self) -> Sums:
-        """What the reservations of each queue hold together, those of its descendants not included."""
-        if self.sums is None:
-            sums: dict[Key, CPUMemory] = {}
-            for each in self.reservations.values():
-                _add(sums, each, each.held)
+    def reserved(self, directory: Directory) -> Reserved:
+        """What the reservations hold in every queue of these, descendants included."""
+        sums = self.sums
+        if sums is None or sums.queues is not directory.queues:
+            sums = Reserved(directory.queues).plus(each.hold for each in self.reservations.values())
             object.__setattr__(self, "sums", sums)  # follows from the rest, so the value stays the same
-            return sums
-        return self.sums
+        return sums
 
-    def having(self, uid: str, reservation: Reservation) -> Ledger:
-        """With another reservation for one pod."""
-        sums, before = dict(self.by_queue()), self.reservations.get(uid)
-        if before is not None:
-            _add(sums, before, CPUMemory(-before.held.cpu_millis, -before.held.memory_bytes))
-        _add(sums, reservation, reservation.held)
-        ends = min(self.none_ends_before, reservation.expires)
-        return Ledger({**self.reservations, uid: reservation}, sums, ends)
-
-    def without(self, uid: str) -> Ledger:
-        """Without the reservation of one pod."""
-        sums, left = dict(self.by_queue()), dict(self.reservations)
-        if (before := left.pop(uid, None)) is not None:
-            _add(sums, before, CPUMemory(-before.held.cpu_millis, -before.held.memory_bytes))
-        return Ledger(left, sums, self.none_ends_before)
-
-
-def _add(sums: dict[Key, CPUMemory], reservation: Reservation, amount: CPUMemory) -> None:
-    key = reservation.queue, reservation.preemptible
-    cpu_millis, memory_bytes = sums.get(key, NOTHING)
-    sums[key] = CPUMemory(cpu_millis + amount.cpu_millis, memory_bytes + amount.memory_bytes)
-    if sums[key] == NOTHING:
-        del sums[key]
+    def changed(self, changes: Mapping[str, Reservation | None]) -> Ledger:
+        """With other reservations for these pods; None: without one."""
+        reservations, holds, ends = dict(self.reservations), list[Hold](), self.none_ends_before
+        for uid, new in changes.items():
+            if (before := reservations.pop(uid, None)) is not None:
+                holds.append(-before.hold)
+            if new is not None:
+                reservations[uid] = new
+                holds.append(new.hold)
+                ends = min(ends, new.expires)
+        return Ledger(reservations, ends, None if self.sums is None else self.sums.plus(holds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +117,20 @@ def admit(
     delta = growth(old, new, pod_level=options.pod_level)
     more = CPUMemory.of(delta)
     reservation = _reservation(ledger, old, directory, more, seen, now + limits.ttl_seconds)
-    sums, before = dict(ledger.by_queue()), ledger.reservations.get(old.uid)
-    if before is not None:
-        _add(sums, before, CPUMemory(-before.held.cpu_millis, -before.held.memory_bytes))
+    reserved = dict(charges)
     if reservation is not None:
         # The check adds the growth itself: of this pod's own reservation only what goes beyond that counts here.
-        _add(sums, reservation, _minus(reservation.held, more))
-    reserved = _reserved(charges, sums, directory, () if reservation is None else _path(reservation.queue, directory))
+        holds = [replace(reservation, target=_minus(reservation.target, more)).hold]
+        if (before := ledger.reservations.get(old.uid)) is not None:
+            holds.append(-before.hold)
+        path = queue_path(reservation.queue, directory.queues)
+        reserved = ledger.reserved(directory).plus(holds).added_to(charges, path)
     answer = decide_resize(old, new, directory, options, reserved, delta)
     if answer.reason is not ResizeReason.FITS or answer.group is None or reservation is None or more == NOTHING:
         return answer, ledger
     if old.uid not in ledger.reservations and len(ledger.reservations) >= limits.capacity:
         return _full(answer, old, answer.group, limits.capacity), ledger
-    return answer, ledger.having(old.uid, reservation)
+    return answer, ledger.changed({old.uid: reservation})
 
 
 def _reservation(
@@ -174,23 +163,19 @@ def settle(ledger: Ledger, occupied: Mapping[str, CPUMemory], gone: Collection[s
     concerned = ledger.reservations.keys() & (occupied.keys() | set(gone))
     if not concerned:
         return ledger
-    reservations = dict(ledger.reservations)
+    changes: dict[str, Reservation | None] = {}
     for uid in concerned:
-        reservation = replace(reservations[uid], seen=occupied.get(uid, NOTHING))
-        if uid in gone or reservation.held == NOTHING:
-            del reservations[uid]
-        else:
-            reservations[uid] = reservation
-    return Ledger(reservations)
+        reservation = replace(ledger.reservations[uid], seen=occupied.get(uid, NOTHING))
+        changes[uid] = None if uid in gone or reservation.held == NOTHING else reservation
+    return ledger.changed(changes)
 
 
 def expire(ledger: Ledger, now: float) -> Ledger:
     """End every reservation whose time has come."""
     if now < ledger.none_ends_before:
         return ledger
-    left = {uid: each for uid, each in ledger.reservations.items() if each.expires > now}
-    sums = ledger.sums if len(left) == len(ledger.reservations) else None
-    return Ledger(left, sums, min((each.expires for each in left.values()), default=inf))
+    left = ledger.changed({uid: None for uid, each in ledger.reservations.items() if each.expires <= now})
+    return replace(left, none_ends_before=min((each.expires for each in left.reservations.values()), default=inf))
 
 
 def rebuild(ledger: Ledger, wanted: Mapping[str, Reservation]) -> Ledger:
@@ -201,49 +186,19 @@ def rebuild(ledger: Ledger, wanted: Mapping[str, Reservation]) -> Ledger:
     a reservation the larger target and the later end count. None is left out, however many there are: what is under way
     is held, and no more is admitted until there is room in the ledger.
     """
-    reservations = dict(ledger.reservations)
+    changes: dict[str, Reservation | None] = {}
     for uid, new in wanted.items():
-        before = reservations.get(uid, new)
+        before = ledger.reservations.get(uid, new)
         target = CPUMemory(*map(max, before.target, new.target))
         found = replace(new, target=target, expires=max(before.expires, new.expires))
-        if found.held != NOTHING:
-            reservations[uid] = found
-    return Ledger(reservations) if reservations != ledger.reservations else ledger
+        if found.held != NOTHING and found != ledger.reservations.get(uid):
+            changes[uid] = found
+    return ledger.changed(changes) if changes else ledger
 
 
 def with_reserved(charges: Mapping[str, QueueCharge], ledger: Ledger, directory: Directory) -> dict[str, QueueCharge]:
     """The charges with what is reserved below each queue."""
-    return _reserved(charges, ledger.by_queue(), directory, None)
-
-
-def _reserved(
-    charges: Mapping[str, QueueCharge], sums: Sums, directory: Directory, wanted: Collection[str] | None
-) -> dict[str, QueueCharge]:
-    """The charges with these amounts reserved in each queue and above. wanted: the only queues that matter; None: all."""
-    totals: dict[str, list[int]] = {}  # cpu and memory of all work, then of non-preemptible work
-    for (queue, preemptible), (cpu_millis, memory_bytes) in sums.items():
-        for name in _path(queue, directory):
-            held = totals.setdefault(name, [0, 0, 0, 0])
-            held[0] += cpu_millis
-            held[1] += memory_bytes
-            if not preemptible:
-                held[2] += cpu_millis
-                held[3] += memory_bytes
-    result = dict(charges)
-    for name in totals if wanted is None else totals.keys() & wanted:
-        held = totals[name]
-        charge = result.get(name, QueueCharge())
-        result[name] = replace(charge, reserved=CPUMemory(*held[:2]), reserved_non_preemptible=CPUMemory(*held[2:]))
-    return result
-
-
-def _path(name: str, directory: Directory) -> list[str]:
-    """The names of a queue and its ancestors, as far as they exist; a cycle ends it."""
-    path: list[str] = []
-    while name not in path and (queue := directory.queues.get(name)) is not None:
-        path.append(name)
-        name = queue.parent
-    return path
+    return ledger.reserved(directory).added_to(charges)
 
 
 def _minus(a: CPUMemory, b: CPUMemory) -> CPUMemory:

@@ -22,7 +22,6 @@ from agent.formats.kube_object import KubeField, KubeFieldError
 from agent.formats.pods import decode_resources
 from agent.model.occupancy import GPUMemory
 from agent.model.pod import ResourceList
-from agent.model.quantity import ZERO as NO_QUANTITY
 from agent.model.quantity import Quantity
 from agent.model.state import Epoch, EpochError, PodPhase
 from agent.policy.gpu_request import resource_gpus
@@ -117,7 +116,7 @@ def _resources_of(field: KubeField) -> ResourceList:
     """What a pod holds. A negative amount would make room for others."""
     resources = decode_resources(field)
     for name, amount in resources.items():
-        if amount < NO_QUANTITY:
+        if amount.number.numerator < 0:
             raise field.get(name).error("is less than 0")
     return resources
 

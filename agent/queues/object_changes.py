@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.formats.queue_objects import QueueObjects
 from agent.queues.observed_pods import GroupKey, PodChanges, pod_changes
@@ -48,6 +48,8 @@ def compare(before: KnownObjects, objects: QueueObjects) -> ObjectChanges:
         had.priority_classes,
     ):
         directory = Directory.of(tree.queues.values(), objects.pod_groups, objects.priority_classes)
+        if tree is before.tree:  # what is summed up by queue goes by this mapping
+            directory = replace(directory, queues=before.directory.queues)
     return ObjectChanges(
         KnownObjects(objects, tree, directory, refused),
         changed_groups(before.directory, directory),

@@ -4,8 +4,9 @@ tree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import add
 
 from agent.model.queue import QueueShare
 from agent.queues.charge import NO_AMOUNTS, Amounts, PodCharge
@@ -22,16 +23,14 @@ class QueueTotals:
     pods: int = 0
 
 
-_FIELDS = 10  # three resources of allocated, non-preemptible and requested, and the number of pods
-
-
 class Totals:
     """Running sums. Queues that are not in the tree are summed under their own name, so that nothing gets lost unseen."""
 
     def __init__(self, tree: QueueTree) -> None:
         self._tree = tree
-        self._own: dict[str, list[int]] = {}  # what stands directly in each queue
-        self._sums: dict[str, list[int]] = {}
+        # three resources of allocated, non-preemptible and requested, and the number of pods
+        self._own: dict[str, Sequence[int]] = {}  # what stands directly in each queue
+        self._sums: dict[str, Sequence[int]] = {}
         self._paths: dict[str, tuple[str, ...]] = {}
 
     @property
@@ -42,8 +41,7 @@ class Totals:
     def copy(self) -> Totals:
         """The sums as they are now, for a reader that takes its time."""
         copied = Totals(self._tree)
-        copied._own = {name: list(own) for name, own in self._own.items()}
-        copied._sums = {name: list(sums) for name, sums in self._sums.items()}
+        copied._own, copied._sums = dict(self._own), dict(self._sums)  # sums are replaced, never edited in place
         return copied
 
     def move_to(self, tree: QueueTree) -> None:
@@ -54,7 +52,7 @@ class Totals:
         self._paths, self._sums = {}, {}
         for name, own in self._own.items():
             for above in self._path(name):
-                _add(self._sums, above, own, 1)
+                _add(self._sums, above, own)
 
     def add(self, charge: PodCharge) -> None:
         """Charge a pod."""
@@ -92,9 +90,11 @@ class Totals:
     def _change(self, charge: PodCharge, sign: int) -> None:
         fixed = NO_AMOUNTS if charge.preemptible else charge.allocated
         amounts = [*charge.allocated, *fixed, *charge.requested, 1]
-        _add(self._own, charge.queue, amounts, sign)
+        if sign < 0:
+            amounts = [-amount for amount in amounts]
+        _add(self._own, charge.queue, amounts)
         for name in self._path(charge.queue):
-            _add(self._sums, name, amounts, sign)
+            _add(self._sums, name, amounts)
 
     def _path(self, queue: str) -> tuple[str, ...]:
         path = self._paths.get(queue)
@@ -104,18 +104,16 @@ class Totals:
         return path
 
 
-def _add(sums: dict[str, list[int]], name: str, amounts: list[int], sign: int) -> None:
+def _add(sums: dict[str, Sequence[int]], name: str, amounts: Sequence[int]) -> None:
     held = sums.get(name)
-    if held is None:
-        held = sums[name] = [0] * _FIELDS
-    for position, amount in enumerate(amounts):
-        if amount:
-            held[position] += sign * amount
-    if not held[-1]:
+    total = list(amounts) if held is None else list(map(add, held, amounts))
+    if total[-1]:
+        sums[name] = total
+    elif held is not None:
         del sums[name]  # no pods left: amounts are exact, so nothing else is left either
 
 
-def _frozen(sums: list[int] | None) -> QueueTotals:
+def _frozen(sums: Sequence[int] | None) -> QueueTotals:
     if sums is None:
         return QueueTotals()
     return QueueTotals(Amounts(*sums[0:3]), Amounts(*sums[3:6]), Amounts(*sums[6:9]), sums[9])

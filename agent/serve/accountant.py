@@ -186,7 +186,7 @@ class AccountantService:
         with self._lock:
             ledger = self._accountant.ledger
             if ledger.reservations.get(uid) is reservation:
-                self._accountant.ledger = ledger.without(uid) if before is None else ledger.having(uid, before)
+                self._accountant.ledger = ledger.changed({uid: before})
                 self._changed()
 
     def resize(self, old: Pod, new: Pod, *, reserve: bool = True) -> ResizeVerdict:

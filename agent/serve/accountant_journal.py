@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 from agent.queues.ledger import Reservation
 from agent.serve.accountant_store import AccountantStore, StoreError
@@ -21,8 +23,8 @@ class LedgerJournal:
 
     def __init__(self, store: AccountantStore) -> None:
         self._store = store
-        self._changed = threading.Condition()
-        self._queued: list[tuple[Entries, Future[None]]] = []
+        self._guard = threading.RLock()  # `write_ledger` writes
+        self._queued: SimpleQueue[tuple[Entries, Future[None]] | None] = SimpleQueue()  # None: the end
         self._kept: dict[str, Reservation] = dict(
             store.reservations
         )  # what is on disk once all that is queued is written
@@ -35,16 +37,16 @@ class LedgerJournal:
 
     def stop(self) -> None:
         """Write what is queued and end."""
-        with self._changed:
+        with self._guard:
             self._stopping = True
-            self._changed.notify()
+            self._queued.put(None)
         self._thread.join()
 
     def write(self, entries: Entries) -> Future[None]:
         """Done once the entries are on disk; fails with StoreError where they are not. Later entries of a pod win."""
         done: Future[None] = Future()
         done.set_running_or_notify_cancel()  # who waits may be gone before it is done, and cannot take the write back
-        with self._changed:
+        with self._guard:
             if self._stopping:
                 done.set_exception(StoreError(self._store.directory, "the accountant is ending"))
                 return done
@@ -53,13 +55,12 @@ class LedgerJournal:
                     self._kept.pop(uid, None)
                 else:
                     self._kept[uid] = each
-            self._queued.append((entries, done))
-            self._changed.notify()
+            self._queued.put((entries, done))
         return done
 
     def write_ledger(self, reservations: Mapping[str, Reservation]) -> Future[None] | None:
         """Whatever is different from this ledger; None where nothing is."""
-        with self._changed:
+        with self._guard:
             changed: dict[str, Reservation | None] = {
                 uid: each for uid, each in reservations.items() if self._kept.get(uid) is not each
             }
@@ -67,20 +68,26 @@ class LedgerJournal:
             return self.write(changed) if changed else None
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._queued or self._stopping)
-                batch, self._queued = self._queued, []
-            if not batch:
-                return
+        while batch := self._next():
             together = {uid: each for entries, _ in batch for uid, each in entries.items()}
             try:
                 self._store.save(together)
             except Exception as error:  # noqa: BLE001 - whatever it was, somebody waits to be told
-                with self._changed:
+                with self._guard:
                     self._kept = dict(self._store.reservations)  # the next whole ledger brings what is missing
                 for _, done in batch:
                     done.set_exception(error)
             else:
                 for _, done in batch:
                     done.set_result(None)
+
+    def _next(self) -> list[tuple[Entries, Future[None]]]:
+        """Everything that is queued, at least one; empty at the end."""
+        if (first := self._queued.get()) is None:
+            return []
+        batch = [first]
+        with suppress(Empty):
+            while (more := self._queued.get_nowait()) is not None:
+                batch.append(more)
+            self._queued.put(None)  # the end comes after this batch, and nothing after it
+        return batch

@@ -89,6 +89,16 @@ def test_spread_order_inside_the_nodes() -> None:
         pytest.param((2, 2, 3), 3, 4, 2, None, id="three CPUs are one group of two"),
         pytest.param((1, 4, 4), 3, 6, 1, None, id="a node that lacks the even share"),
         pytest.param((4, 4), 3, 6, 1, None, id="more nodes than there are"),
+        pytest.param(
+            (4, 4, 1, 1, 2, 3, 2), 7, 13, 1, (3, 3, 1, 1, 2, 2, 1), id="six left over to the four that have most"
+        ),
+        pytest.param((3, 2, 7, 3, 6), 5, 8, 1, (1, 1, 3, 1, 2), id="three left over to two"),
+        pytest.param((4, 5, 1, 5, 1, 6), 6, 11, 1, (1, 3, 1, 3, 1, 2), id="by rounds over three of them"),
+        pytest.param((404, 901, 2, 403, 3), 4, 6, 1, (1, 3, 1, 1, 0), id="a tie by rounding goes to the first nodes"),
+        pytest.param((902, 904, 403), 3, 947, 1, (315, 317, 315), id="two left over to one"),
+        pytest.param((903, 906, 902, 402), 4, 7, 2, (1, 3, 2, 1), id="groups of two of many"),
+        pytest.param((902, 4, 903, 1), 4, 7, 1, (3, 1, 2, 1), id="a tie by rounding gives the first node more"),
+        pytest.param((2, 1), 1, 1, 1, (1, 0), id="one node of two"),
     ],
 )
 def test_split(free: Sequence[int], width: int, groups: int, size: int, expected: Sequence[int] | None) -> None:
@@ -97,8 +107,11 @@ def test_split(free: Sequence[int], width: int, groups: int, size: int, expected
 
 @st.composite
 def splits(draw: st.DrawFn, most_nodes: int) -> tuple[list[int], int, int, int]:
-    top = draw(st.sampled_from([3, 8, 40, 128]))
-    counts = draw(st.lists(st.integers(1, top), min_size=1, max_size=most_nodes))
+    top = draw(st.sampled_from([3, 8, 40, 128, 904]))
+    some = (
+        st.integers(max(1, top - 4), top) | st.integers(1, 4) if top == 904 else st.integers(1, top)
+    )  # ties by rounding
+    counts = draw(st.lists(some, min_size=1, max_size=most_nodes))
     if draw(st.booleans()):
         counts.sort()
     size = draw(st.sampled_from([1, 1, 2, 4]))

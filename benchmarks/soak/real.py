@@ -16,6 +16,7 @@ from typing import Any
 from agent.errors import AgentError
 from benchmarks.big_node import process_id, process_of
 from benchmarks.machine import MachineNote
+from benchmarks.problems import WrongResultError
 from benchmarks.soak.churn import CAUSES, Churn
 from benchmarks.soak.clients import Clients
 from benchmarks.soak.log_lines import log_kinds
@@ -48,7 +49,7 @@ class Scale:
 
 
 def soak(scale: Scale, seed: int = 1) -> Part:
-    """Run it. Raises CannotRunError where something is missing."""
+    """Run it. Raises CannotRunError where something is missing, WrongResultError where the agent does not start."""
     before, began = MachineNote.now(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="pinfold-soak-") as folder, runtime() as cgroups, ExitStack() as stack:
         neighbours = Neighbours(Path(folder))
@@ -184,6 +185,8 @@ class _Run:
         self._agent.start(wait=False)
         self._churn.done["start"] += 1
         self._until("answers after its start", lambda status: True)
+        if process_of(self._agent).poll() is not None:
+            raise WrongResultError(f"the agent ended after its start: {self._agent.log()[-1000:]}")
 
     def _until(self, what: str, done: Any) -> None:
         """Until the agent's status is as wanted; where it never is, that is wrong."""

@@ -19,7 +19,7 @@ HOUR = 3600.0
 @dataclass(frozen=True, slots=True)
 class Trend:
     """What one quantity did. slope, error: per hour, of the line and its standard error. grain: growth within the samples that
-    counts as none, in the unit: what an allocator or a list that fills once takes.
+    counts as none, in the unit: what an allocator or a list that fills once takes. points: that the line goes through.
     """
 
     what: str
@@ -31,6 +31,7 @@ class Trend:
     error: float
     seconds: float
     grain: float
+    points: Samples = ()
 
     @property
     def growth(self) -> float:
@@ -42,7 +43,20 @@ class Trend:
         return self.slope > _ERRORS * self.error and self.growth > self.grain
 
     def encode(self) -> dict[str, Any]:
-        names = ("what", "unit", "first", "last", "most", "slope", "error", "seconds", "grain", "growth", "growing")
+        names = (
+            "what",
+            "unit",
+            "first",
+            "last",
+            "most",
+            "slope",
+            "error",
+            "seconds",
+            "grain",
+            "growth",
+            "growing",
+            "points",
+        )
         return {name: getattr(self, name) for name in names}
 
 
@@ -54,7 +68,7 @@ def trend(what: str, unit: str, samples: Samples, grain: float) -> Trend:
     slope, error = _line(blocks)
     seconds = samples[-1][0] - samples[0][0]
     values = [value for _, value in samples]
-    return Trend(what, unit, values[0], values[-1], max(values), slope * HOUR, error * HOUR, seconds, grain)
+    return Trend(what, unit, values[0], values[-1], max(values), slope * HOUR, error * HOUR, seconds, grain, blocks)
 
 
 def _blocks(samples: Samples) -> Samples:

@@ -117,12 +117,16 @@ def test_what_was_refused_is_tried_again_when_it_asks_for_something_else_or_the_
     assert other.look(A, B, C, retry=True) == "admitted c"
 
 
-def test_a_refusal_is_said_again_only_when_its_numbers_differ() -> None:
+def test_a_refusal_is_said_again_only_when_the_pod_or_the_reason_differs() -> None:
+    """Its numbers differ with every other pod that comes or goes: they are shown, and are no news."""
     here = Node()
     here.look(A, B, C)
+    before = here.refused["default/c"].message
     assert here.look(A, B, C, retry=True) == ""
     smaller = named("s", guaranteed("1"))
-    assert here.look(A, B, smaller, C, retry=True) == "admitted s, refused c"
+    assert here.look(A, B, smaller, C, retry=True) == "admitted s"
+    assert here.refused["default/c"].message != before
+    assert here.look(A, B, smaller, replace(C, containers=(guaranteed("4"),))) == "refused c"
 
 
 def test_a_container_that_starts_anew_has_what_it_had() -> None:

@@ -12,6 +12,7 @@ import click
 from agent.commands.options import config_options, parse_flags, socket_option
 from agent.config import Loaded, load
 from agent.errors import AgentError
+from agent.model.resources import MEMORY, is_hugepages
 from agent.node.archive import open_sysroot
 from agent.node.topology import read_topology
 from agent.node_config import POD_LEVEL_MANAGERS, manager_config, node_capacity, reserved
@@ -114,7 +115,8 @@ def facts(loaded: Loaded, directory: Path) -> Iterator[str]:
             yield "pod-level resource managers: off, pods with .spec.resources get nothing exclusive"
     for resource, amount in sorted(reserved(machine, loaded.config).items()):
         whole = capacity.capacity.get(resource)
-        yield f"{resource}: reserved {amount} of {whole if whole is not None else 0}"
+        unit = " bytes" if resource == MEMORY or is_hugepages(resource) else ""
+        yield f"{resource}: reserved {amount} of {whole if whole is not None else 0}{unit}"
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -12,6 +12,7 @@ import click
 
 from agent.commands.options import socket_option
 from agent.log import printable
+from agent.model.isolation import Isolation
 from agent.serve.control_client import ControlClient
 
 WATCH_SECONDS = 1.0
@@ -66,7 +67,7 @@ def render(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"pod {pod['namespace']}/{pod['name']}  {pod['qos']}, {pod['phase']}{bubble}"
         for container in pod["containers"]:
             blocks = "".join(f"  {amount(block)}" for block in container["memory"])
-            where = {"host": "shared", "pod": "shared in the pod", "container": "exclusive"}[container["isolation"]]
+            where = Isolation(container["isolation"]).words
             yield f"  {container['name']}  cpus {container['cpus'] or '-'} ({where}){blocks}"
         for mark in ("unplaced", "degraded", "misaligned", "resizeMessage"):
             if pod[mark]:

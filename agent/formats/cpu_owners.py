@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from agent.formats.topology_svg import HUES, OWNER_LOOKS, CPUOwner
 from agent.model.cpuset import CPUSet
+from agent.model.isolation import Isolation
 from agent.model.pod import ContainerKind
 from agent.model.state import State
 from agent.policy.managers import Managers
-from agent.policy.placement import Isolation, placements
+from agent.policy.placement import placements
 
 RESERVED = CPUOwner("reserved for the system", "reserved")
 SHARED = CPUOwner("shared by all containers without CPUs of their own", "shared")

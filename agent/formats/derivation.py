@@ -28,7 +28,7 @@ def render(derivation: Derivation, grants: Grants, gates: FeatureGates) -> Itera
                 f"  {block.type} {_amount(block.type, block.size)} on {aligned_nodes(block.nodes)}"
                 for block in placed.memory
             )
-            yield f"  {placed.container}  cpus {placed.cpus or '-'} ({placed.isolation}){memory}"
+            yield f"  {placed.container}  cpus {placed.cpus or '-'} ({placed.isolation.words}){memory}"
     else:
         yield f"pod {pod.namespaced_name}  {derivation.claims.qos}, refused"
         yield f"  {derivation.reason}: {derivation.message}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from agent.model.isolation import Isolation
 from agent.model.numa import node_ids
 from agent.model.state import Affinity, Blocks, Grants, Mark, PodRecord, State
 from agent.policy.feature_gates import FeatureGates
-from agent.policy.placement import Isolation, placements
+from agent.policy.placement import placements
 from agent.policy.qos import pod_qos
 from agent.proto import node_v1_pb2 as v1
 

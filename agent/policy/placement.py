@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from agent.model.cpuset import CPUSet
+from agent.model.isolation import Isolation
 from agent.model.numa import NodeMask
 from agent.model.pod import Pod
 from agent.model.state import Blocks, Grants
 from agent.policy.eligibility import claims
 from agent.policy.feature_gates import FeatureGates
-
-
-class Isolation(StrEnum):
-    """What a container's CPUs are set apart from: nothing, the rest of the node, or every other container."""
-
-    HOST = "host"
-    POD = "pod"
-    CONTAINER = "container"
 
 
 @dataclass(frozen=True, slots=True)

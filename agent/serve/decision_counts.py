@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from agent.model.cpuset import CPUSet
+from agent.model.isolation import Isolation
 from agent.model.machine import CPUTopology
 from agent.model.state import Grants
 from agent.policy.eligibility import Claims, claims
 from agent.policy.managers import Managers
 from agent.policy.observation import Decision, Event
-from agent.policy.placement import Isolation, placements
+from agent.policy.placement import placements
 from agent.policy.topology_options import TopologyPolicyName, TopologyScope
 from agent.serve.series import Tally
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from agent.model.isolation import Isolation
 from agent.model.pod import Pod
 from agent.policy.feature_gates import FeatureGates
 from agent.policy.managers import Managers
-from agent.policy.placement import Isolation, Placement, placements
+from agent.policy.placement import Placement, placements
 from tests.nodes import GIB, PODS_ON, admitted, named, node
 from tests.pods import app, guaranteed, sized
 from tests.policy.cpu_machines import regular

@@ -90,6 +90,15 @@ def test_the_readme_names_only_series_that_exist(labels: dict[str, set[str]]) ->
         assert set(given.split(",")) - {""} <= labels.get(name, set()), name
 
 
+def test_the_readme_names_every_series_of_our_own(served: str) -> None:
+    named = set(
+        re.findall(r"pinfold_\w+", (FOLDER / "README.md").read_text() + (FOLDER.parent / "reports.md").read_text())
+    )
+    families = re.findall(r"^# TYPE (pinfold_\w+)", served, re.MULTILINE)
+    assert len(families) > 20
+    assert [name for name in families if name not in named] == []
+
+
 def test_alerts_say_what_is_wrong_and_what_to_do() -> None:
     names = [rule["alert"] for rule in alerts()]
     assert len(set(names)) == len(names)

@@ -107,12 +107,12 @@ class LeaseCandidate:
         if standing.seen_since is None:
             return f"lease {self.name} has not been read yet{trouble}"
         if found is None:
-            wait = remaining(standing, self._options, now)
-            return f"lease {self.name} does not exist, it is made in {wait:.0f} s{trouble}"
+            return f"lease {self.name} does not exist yet{trouble}"
         if found.holder == self._options.identity:
             return f"lease {self.name} was not renewed within {self._options.renew_seconds:g} s{trouble}"
         if not found.holder:
-            return f"lease {self.name} is held by nobody yet{trouble}"
+            wait = remaining(standing, self._options, now)
+            return f"lease {self.name} is held by nobody yet, it may be taken in {wait:.0f} s{trouble}"
         since = now - standing.seen_since
         return f"lease {self.name} is held by {found.holder}, last renewed {since:.0f} s ago{trouble}"
 

@@ -8,7 +8,9 @@ faster than another by lease_seconds / renew_seconds (half as fast again, as set
 * Another one takes a Lease that it has seen unchanged, by its own clock, for as long as the Lease says. Times in the Lease are
   of another machine's clock: they are never compared with anything.
 * Every write changes the Lease, even with a clock that stands still: what is not seen to be renewed is taken.
-* A Lease that is not there may have been deleted under its holder: it is made after the same wait, by its holder at once.
+* A Lease that is not there may have been deleted under its holder, and between two looks that miss it there may have been
+  another one. So it is made first, held by nobody, and taken once it has been seen unchanged for as long as it says. Whoever
+  held the deleted one takes it at once.
 
 Source: client-go tools/leaderelection; coordination.k8s.io/v1.
 """
@@ -53,8 +55,12 @@ class Standing:
 
 
 def look(standing: Standing, found: LeaseRecord | None, options: ElectionOptions, now: float) -> Standing:
-    """The Lease was read, None: it does not exist. now: when the answer was there. Another holder ends the own hold at once."""
-    lost = found is not None and found.holder != options.identity
+    """The Lease was read, None: it does not exist. now: when the answer was there.
+
+    Another holder ends the own hold at once, and so does a Lease given back, which others take at once; not one that only
+    lacks a holder.
+    """
+    lost = found is not None and (found.holder not in ("", options.identity) or _given_back(found))
     return replace(
         standing,
         seen=found,
@@ -64,13 +70,13 @@ def look(standing: Standing, found: LeaseRecord | None, options: ElectionOptions
 
 
 def remaining(standing: Standing, options: ElectionOptions, now: float) -> float:
-    """Seconds until it may be claimed; 0: now."""
+    """Seconds until it may be claimed, or made if it does not exist; 0: now."""
     if standing.seen_since is None:
         return inf
     found = standing.seen
-    if found is None:
-        term = 0 if standing.holds(now) else options.lease_seconds
-    elif found.holder in ("", options.identity):
+    if found is None or found.holder == options.identity:
+        return 0.0
+    if _given_back(found) or (not found.holder and standing.holds(now)):
         term = 0
     else:
         term = found.duration_seconds if found.duration_seconds > 0 else options.lease_seconds
@@ -84,7 +90,8 @@ def claim(standing: Standing, options: ElectionOptions, now: float, wall: float)
     found = standing.seen
     renewed = micro_time(wall, unlike="" if found is None else found.renewed)
     if found is None:
-        return LeaseRecord(options.identity, options.lease_seconds, renewed, renewed, 0)
+        holder, acquired = (options.identity, renewed) if standing.holds(now) else ("", "")
+        return LeaseRecord(holder, options.lease_seconds, acquired, renewed, 0)
     if found.holder == options.identity:
         return replace(found, duration_seconds=options.lease_seconds, renewed=renewed)
     transitions = found.transitions + 1
@@ -93,11 +100,18 @@ def claim(standing: Standing, options: ElectionOptions, now: float, wall: float)
 
 def written(standing: Standing, record: LeaseRecord, options: ElectionOptions, sent: float, now: float) -> Standing:
     """The claim was written. record: as it is now, with its version. sent: when the write was begun. A hold that begins anew,
-    or after a gap however short, is a new term.
+    or after a gap however short, is a new term. One made for nobody begins none.
     """
+    if record.holder != options.identity:
+        return replace(standing, seen=record, seen_since=now)
     held_until = sent + options.renew_seconds
     begins = now < held_until and not standing.holds(now)
     return Standing(record, now, held_until, standing.term + begins)
+
+
+def _given_back(found: LeaseRecord) -> bool:
+    """Whether its holder has ended in order. One that nobody has held yet, or whose holder was edited away, is waited for."""
+    return not found.holder and bool(found.acquired) and found.duration_seconds <= RELEASED_SECONDS
 
 
 def release(standing: Standing, options: ElectionOptions, wall: float) -> LeaseRecord | None:

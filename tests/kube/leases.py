@@ -56,14 +56,15 @@ class LeaseStore:
         return str(self.spec(name).get("holderIdentity", ""))
 
     def put(self, holder: str, seconds: int = 15, name: str = "queues", **spec: Any) -> None:
-        """As another candidate writes it."""
+        """As another candidate writes it; "": as it gives it back."""
+        spec = {"acquireTime": "1999-01-01T00:00:00.000000Z", **spec}
         with self.lock:
             self.versions += 1
             self.objects[f"{PATH}/{name}"] = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
                 "metadata": {"name": name, "namespace": "pinfold", "resourceVersion": str(self.versions)},
-                "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds, **spec},
+                "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds if holder else 1, **spec},
             }
 
 

@@ -69,14 +69,31 @@ def test_one_that_was_given_back_is_taken_renewed_and_given_back(store: LeaseSto
         assert candidate.term() == 0
 
 
-def test_one_that_does_not_exist_is_made_after_the_wait(store: LeaseStore) -> None:
+def test_one_that_does_not_exist_is_made_for_nobody_and_taken_after_the_wait(store: LeaseStore) -> None:
     clock = Clock()
     with keeping(store) as part, standing(part, clock=clock) as candidate:
-        wait_until(lambda: "does not exist" in candidate.reason())
-        assert candidate.reason() == "lease pinfold/queues does not exist, it is made in 15 s"
-        clock.now += 15
+        wait_until(lambda: "held by nobody" in candidate.reason())
+        assert candidate.reason() == "lease pinfold/queues is held by nobody yet, it may be taken in 15 s"
+        assert store.spec().keys() == {"holderIdentity", "leaseDurationSeconds", "renewTime", "leaseTransitions"}
+        clock.now += 14
+        part.asked.clear()
+        wait_until(lambda: len(part.asked) > 2)
+        assert (store.holder(), candidate.term()) == ("", 0)
+        clock.now += 1
         wait_until(lambda: candidate.term() == 1)
-        assert store.spec()["leaseTransitions"] == 0
+        assert store.spec()["leaseTransitions"] == 1
+
+
+def test_one_that_cannot_be_made_is_told(store: LeaseStore) -> None:
+    def trouble(asked: Asked, to: Answer) -> bool:
+        if asked.method == "POST":
+            forbidden(asked, to)
+        return asked.method == "POST"
+
+    store.trouble = trouble
+    with keeping(store) as part, standing(part) as candidate:
+        wait_until(lambda: "403" in candidate.reason())
+        assert candidate.reason().startswith("lease pinfold/queues does not exist yet; ")
 
 
 def test_anothers_is_left_alone_until_it_runs_out_by_our_own_clock(store: LeaseStore) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from agent.commands.explain_lint import lint_files
+from agent.commands.explain_lint import NoPodError, lint_files
 from agent.commands.options import config_options, parse_flags, socket_option
 from agent.config import load
 from agent.config_schema import Config
@@ -82,12 +82,19 @@ def command(
         answers = list(_offline(pods, _node(root, config, flags, state_path)))
     else:
         client = ControlClient(socket)
-        answers = [each for pod in pods for each in client.call("explain", _subject(pod))["pods"]]
+        answers = [each for pod in pods for each in _asked(client, pod)]
     if output == "json":
         click.echo(json.dumps([answer["json"] for answer in answers], indent=2))
     else:
         click.echo("\n\n".join(answer["text"] for answer in answers))
     return 0 if all(answer["json"]["admitted"] for answer in answers) else 1
+
+
+def _asked(client: ControlClient, pod: str) -> Sequence[Mapping[str, Any]]:
+    answers: Sequence[Mapping[str, Any]] = client.call("explain", _subject(pod))["pods"]
+    if not answers:
+        raise NoPodError(pod)
+    return answers
 
 
 def _subject(pod: str) -> Mapping[str, Any]:
@@ -104,6 +111,8 @@ def _offline(files: tuple[str, ...], node: _Node) -> Iterator[Mapping[str, Any]]
         found = decode_manifests(_read(Path(file)), file, pod_level_resources=node.managers.gates.pod_level_resources)
         if found.problems:
             raise found.problems[0]
+        if not found.pods:
+            raise NoPodError(file)
         for each in found.pods:
             answer = explain(node.managers, node.capacity, state, each.pod, hugepages=node.hugepages)
             yield {"text": answer.text, "json": answer.encoded}

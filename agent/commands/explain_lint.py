@@ -10,12 +10,20 @@ from typing import Any
 import click
 
 from agent.config_schema import Config
+from agent.errors import BadInputError
 from agent.formats.manifests import decode_manifests
 from agent.node_config import feature_gates
 from agent.policy.feature_gates import FeatureGates
 from agent.policy.lint_finding import Finding, Severity
 from agent.policy.pod_lint import lint_pod
 from agent.policy.topology_options import TopologyPolicyName, TopologyScope
+
+
+class NoPodError(BadInputError):
+    """A file without a pod: whoever asked about it meant another."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(f"{file}: no pod in it", hint="give a file with a Pod of v1, or a List or PodList of them")
 
 
 def lint_files(files: Mapping[str, bytes], config: Config, output: str) -> int:
@@ -42,6 +50,8 @@ def _pods(
         found = decode_manifests(data, file, pod_level_resources=gates.pod_level_resources)
         if found.problems:
             raise found.problems[0]
+        if not found.pods:
+            raise NoPodError(file)
         for each in found.pods:
             yield f"{Path(file)}:{each.line}", each.pod.namespaced_name, lint_pod(each.pod, gates, scope)
 

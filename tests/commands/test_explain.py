@@ -113,3 +113,16 @@ def test_a_file_that_is_not_there_is_no_pods_name(
 ) -> None:
     """2: no such file; 3: no agent to ask about a pod of this name."""
     assert run(capsys, "--socket", str(tmp_path / "nobody.sock"), name)[0] == status
+
+
+@pytest.mark.parametrize("options", [STATIC, ("--lint",)], ids=["judged", "lint"])
+@pytest.mark.parametrize("text", ["", "apiVersion: v1\nkind: List\nitems: []\n"], ids=["empty", "an empty list"])
+def test_a_file_without_a_pod_is_no_pod_that_fits(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, options: tuple[str, ...], text: str
+) -> None:
+    path = tmp_path / "web.yaml"
+    path.write_text(text)
+    with pytest.raises(SystemExit) as exit_info:
+        main(["explain", *options, str(path)])
+    assert exit_info.value.code == 2
+    assert f"{path}: no pod in it" in capsys.readouterr().err

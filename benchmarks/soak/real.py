@@ -223,7 +223,7 @@ class _Run:
             if found is None:
                 found = Series(name, pid, now)
                 series.append(found)
-            with contextlib.suppress(OSError):  # it has just been ended
+            with contextlib.suppress(OSError, WrongResultError):  # it has just been ended
                 found.sample(now)
 
 

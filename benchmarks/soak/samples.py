@@ -24,7 +24,7 @@ class Series:
     values: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     def sample(self, now: float) -> None:
-        """Look once. Raises OSError where the process has ended."""
+        """Look once. Raises OSError or WrongResultError where the process has ended."""
         seen = {
             "resident memory": resident_mib(self.pid),
             "file descriptors": float(entries(f"/proc/{self.pid}/fd")),

@@ -147,7 +147,11 @@ def test_the_most_cpus_that_a_pod_holds_at_one_time(counts: list[tuple[Container
         pytest.param(WHOLE, "0-7", 1, "requested 1 cpus not multiple cpus per core = 2", id="one CPU of two"),
         pytest.param(WHOLE, "0-7", 3, "requested 3 cpus not multiple cpus per core = 2", id="half a core"),
         pytest.param(
-            WHOLE, "0-7", 8, "not enough free physical CPUs: available physical CPUs = 6", id="the reserved one"
+            WHOLE,
+            "0-7",
+            8,
+            "not enough free physical CPUs: available physical CPUs = 6, requested CPUs = 8,",
+            id="the reserved one",
         ),
         pytest.param(
             WHOLE, "1,5", 4, "not enough free physical CPUs: available physical CPUs = 2", id="not so many free"
@@ -225,7 +229,7 @@ def test_a_set_is_checked_for_parts_of_cores() -> None:
     check_whole_cores(manager(), CPUSet.parse("1,5"))
     with pytest.raises(SMTAlignmentError) as refusal:
         check_whole_cores(manager(), CPUSet.parse("1-2,5"))
-    assert "2" in str(refusal.value)
+    assert "requested 3 cpus cannot be made of whole cores, CPUs 2 would share a core" in str(refusal.value)
 
 
 def test_init_containers_leave_their_cpus_to_later_ones_and_those_use_them_up() -> None:

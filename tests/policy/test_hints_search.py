@@ -60,6 +60,58 @@ def test_the_narrowest_mask_is_found_either_way(most_nodes: int, data: st.DataOb
         assert narrowest_size(hints) == (best.bit_count() if best else 0, True)
 
 
+ONLY_1 = CapacityHints(0b01, (), 1)
+
+
+@pytest.mark.parametrize(
+    ("given_offers", "preferred", "common"),
+    [
+        pytest.param(
+            [Offer((Hint(0b1, True), Hint(0b10, False))), Offer(CapacityHints(0b11, (), 1))], 0b1, 0b1,
+            id="a listed hint that is preferred",
+        ),
+        pytest.param(
+            [Offer((Hint(0b1, False), Hint(0b10, True))), Offer(ONLY_1)], None, 0b1, id="not one that is not",
+        ),
+        pytest.param(
+            [Offer(CapacityHints(0b11, (), 1)), Offer(CapacityHints(0b1, (), 1, others=(0b10,)))], 0b1, 0b1,
+            id="the lower of one by the rule and a listed one",
+        ),
+        pytest.param(
+            [Offer(CapacityHints(0b111, (), 9, sockets={0: 0b10, 2: 0b10}, socket_count=1))], 0b1, 0b1,
+            id="a node in no socket beside aligned ones",
+        ),
+        pytest.param([Offer((Hint(0b1000001, True), Hint(0b10, True)))], 0b1, 0b1, id="nodes that the machine has not"),
+        pytest.param(
+            [Offer((Hint(0b1000000, True), Hint(0b10, True)))], 0b10, 0b10, id="a hint of nothing but such nodes"
+        ),
+        pytest.param(
+            [Offer((Hint(0b11, False), Hint(0b110, False))), Offer((Hint(0b101, False), Hint(0b111, False)))],
+            None, 0b11, id="an overlap as wide as the wider of the narrowest",
+        ),
+        pytest.param([Offer((Hint(0b111, False),)), Offer((Hint(0b1, False),))], None, 0b1, id="narrower where it must"),
+        pytest.param(
+            [Offer((), anywhere=True), Offer((Hint(0b110, False),), anywhere=True)], None, 0b110, id="any node is all"
+        ),
+    ],
+)  # fmt: skip
+def test_both_ways_find_the_mask_in_small(
+    given_offers: list[Offer], preferred: NodeMask | None, common: NodeMask
+) -> None:
+    named = [offer for offer in given_offers if offer.hints]
+    tables = TableSearch(named, 0b111, 0b1000111, None)
+    assert (tables.best_preferred().mask, tables.best_intersection().mask) == (preferred, common)
+    assert hint_preferred.best_preferred(named, 0b111, None).mask == preferred
+    assert hint_intersections.best_intersection(named, 0b111, None).mask == common
+
+
+def test_of_nodes_that_the_machine_has_the_closest_count() -> None:
+    near = numa_distances(0b111, {0: (10, 30, 20), 1: (30, 10, 11), 2: (20, 11, 10)})
+    listed = [Offer((Hint(0b1000011, True), Hint(0b1000110, True)))]
+    assert TableSearch(listed, 0b111, 0b1000111, near).best_preferred().mask == 0b110
+    assert hint_preferred.best_preferred(listed, 0b111, near).mask == 0b110
+
+
 @given(st.sets(st.integers(0, 31)), st.sets(st.integers(0, 31)))
 def test_a_table_of_intersections_has_the_intersection_of_every_pair(one: set[int], other: set[int]) -> None:
     universe = Universe.of(0b11111)

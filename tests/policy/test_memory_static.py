@@ -9,7 +9,7 @@ import pytest
 from agent.model.machine import Machine
 from agent.model.numa import node_ids
 from agent.model.pod import ContainerKind
-from agent.model.state import MemoryBlock, NUMANodeState
+from agent.model.state import MemoryBlock, MemoryTable, NUMANodeState
 from agent.policy.memory_static import (
     MemoryReservationError,
     charge,
@@ -66,6 +66,12 @@ def shown(state: Mapping[int, NUMANodeState], resource: str = "memory") -> str:
             'the total amount "0" of type "hugepages-2Mi" is not equal to the value "2Mi" determined by Node Allocatable feature',
             id="hugepages that no node keeps",
         ),
+        pytest.param(
+            {0: {"memory": GIB, "hugepages-2Mi": 2**21}},
+            {"memory": GIB},
+            'the total amount "2Mi" of type "hugepages-2Mi" is not equal to the value "0" determined by Node Allocatable feature',
+            id="hugepages that the node does not reserve",
+        ),
         pytest.param({}, {}, "[memorymanager] you should specify the system reserved memory", id="nothing reserved"),
     ],
 )
@@ -82,12 +88,23 @@ def test_the_hint_says_which_value_would_be_right() -> None:
     with pytest.raises(MemoryReservationError) as caught:
         reserve(TWO, RESERVED, {"memory": 3 * GIB})
     assert "add up to 3Gi" in caught.value.hint
+    with pytest.raises(MemoryReservationError) as caught:
+        reserve(TWO, {4: {"memory": GIB}}, {"memory": GIB})
+    assert caught.value.hint == "NUMA nodes of this machine: 0, 1"
+
+
+def test_what_is_reserved_of_other_resources_is_none_of_its_business() -> None:
+    assert reserve(TWO, {1: {"memory": 1}}, {"memory": 1, "cpu": 500, "pods": 3}).system_reserved == {1: {"memory": 1}}
 
 
 def test_allocatable_memory_is_without_reservation_and_hugepages() -> None:
     state = machine()
     assert shown(state) == "0: 0/6 0x{0} 1: 0/8 0x{1}"
     assert shown(state, "hugepages-2Mi") == "0: 0/1 0x{0}"
+    assert state[0].memory == {
+        "memory": MemoryTable(8 * GIB, GIB, 6 * GIB, 0, 6 * GIB),
+        "hugepages-2Mi": MemoryTable(GIB, 0, GIB, 0, GIB),
+    }
 
 
 def test_a_reservation_larger_than_its_node_leaves_nothing_there() -> None:
@@ -104,6 +121,15 @@ def test_a_block_over_two_nodes_fills_them_in_order_and_returns_in_order() -> No
     after = release(second, [MemoryBlock("memory", 8 * GIB, 0b11)])
     assert shown(after) == "0: 0/6 1x{0,1} 1: 3/8 1x{0,1}"
     assert release(after, [MemoryBlock("memory", 3 * GIB, 0b11)]) == machine()
+
+
+def test_a_node_without_the_resource_joins_the_group_and_holds_none_of_it() -> None:
+    state = charge(machine(), 0b11, "hugepages-2Mi", GIB)
+    assert shown(state) == "0: 0/6 1x{0,1} 1: 0/8 1x{0,1}"
+    assert shown(state, "hugepages-2Mi") == "0: 1/1 1x{0,1}"
+    assert release(state, [MemoryBlock("hugepages-2Mi", GIB, 0b11)]) == machine()
+    single = charge(charge(machine(), 0b1, "memory", 6 * GIB - 1), 0b1, "memory", 1)
+    assert single[0].memory["memory"].free == 0
 
 
 def test_zero_sized_blocks_count_and_nodes_that_are_gone_return_nothing() -> None:
@@ -141,6 +167,18 @@ def test_the_most_that_a_pod_holds_at_one_time(containers: list[object], gib: in
     assert pod_request(named("p", *containers)) == {"memory": gib * GIB}  # type: ignore[arg-type]
 
 
+def test_none_of_a_resource_is_none() -> None:
+    pod = named("p", init("memory=2Gi hugepages-2Mi=0"), app("memory=1Gi"))
+    assert pod_request(pod) == {"memory": 2 * GIB, "hugepages-2Mi": 0}
+    nothing = (MemoryBlock("memory", 0, 1),)
+    assert reusable_after(ContainerKind.APP, {}, nothing) == {1: {"memory": 0}}
+
+
+def test_what_can_be_reused_is_not_charged_again() -> None:
+    _, after = place(machine(), {"memory": 2 * GIB}, 0b1, {0b1: {"memory": 2 * GIB}})
+    assert shown(after) == "0: 0/6 1x{0} 1: 0/8 0x{1}"
+
+
 def test_reuse_takes_from_the_identical_mask_only() -> None:
     spare = {0b1: {"memory": 2 * GIB}}
     _, same = place(machine(), {"memory": 3 * GIB}, 0b1, spare)
@@ -165,6 +203,27 @@ def test_init_blocks_shrink_by_what_a_later_container_takes_over() -> None:
     after = shrink_init_blocks(containers, {**entries, "a": taken}, containers[2], taken)
     assert after["i1"] == (MemoryBlock("memory", 0, 1),)
     assert after["i2"] == entries["i2"]
+
+
+@pytest.mark.parametrize(
+    ("held", "taken", "left"),
+    [
+        pytest.param({"i1": 3, "i2": 4}, 5, {"i1": 0, "i2": 2}, id="one after the other"),
+        pytest.param({"i1": 3, "i2": 4}, 3, {"i1": 0, "i2": 4}, id="no further than what is taken"),
+        pytest.param({"i1": 3, "i2": 4}, 9, {"i1": 0, "i2": 0}, id="down to nothing"),
+        pytest.param({"i1": 3, "i2": 4}, 2, {"i1": 1, "i2": 4}, id="a part"),
+        pytest.param({"i1": 3, "s": 4}, 5, {"i1": 0, "s": 4}, id="a sidecar keeps its own"),
+        pytest.param({"i2": 4}, 3, {"i2": 1}, id="one that holds nothing is passed over"),
+        pytest.param({"i1": 3, "late": 4}, 5, {"i1": 0, "late": 4}, id="one that comes later is not touched"),
+    ],
+)
+def test_init_blocks_on_the_same_nodes_shrink_in_their_order(
+    held: Mapping[str, int], taken: int, left: Mapping[str, int]
+) -> None:
+    containers = (init(name="i1"), sidecar(name="s"), init(name="i2"), app(name="a"), init(name="late"))
+    entries = {name: (MemoryBlock("memory", size, 1),) for name, size in held.items()}
+    after = shrink_init_blocks(containers, entries, containers[3], (MemoryBlock("memory", taken, 1),))
+    assert {name: block.size for name, (block,) in after.items()} == left
 
 
 def test_containers_that_have_ended_once_another_runs() -> None:

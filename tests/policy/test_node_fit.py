@@ -44,6 +44,13 @@ ROOM = NodeCapacity(
         pytest.param([], named("p", app("example.com/nic=1")), "OutOfexample.com/nic", (1, 0, 0), id="unknown devices"),
         pytest.param([], named("p", app("example.com/nic=0")), None, None, id="none of an unknown device"),
         pytest.param([], named("p", app("ephemeral-storage=9Gi")), None, None, id="disks are the scheduler's business"),
+        pytest.param(
+            [named("a", guaranteed("8"))],
+            named("p", app("cpu=0 memory=1Gi")),
+            None,
+            None,
+            id="none of what is already overdrawn",
+        ),
         pytest.param([named(uid) for uid in "ab"], named("p"), None, None, id="as many pods as there may be"),
         pytest.param([named(uid) for uid in "abc"], named("p"), "OutOfpods", (1, 3, 3), id="pods"),
         pytest.param(

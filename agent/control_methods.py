@@ -23,7 +23,7 @@ from agent.model.state import PodRecord
 from agent.node.mode_file import Mode, ModeFile
 from agent.node.tasks import Process
 from agent.policy.cgroup_intents import has_slice
-from agent.policy.cgroup_names import ContainerCgroup
+from agent.policy.cgroup_names import ContainerCgroup, QOSCgroup
 from agent.policy.free_hugepages import FreeHugepages, asks_for_hugepages
 from agent.policy.pins import Pin
 from agent.serve.control import ControlRequestError
@@ -119,14 +119,15 @@ class ControlMethods:
         except AgentError:
             self.enforcement.widened = before
             raise
+        changes = [_encode_pin(pin, self.keeper.state.pods) for pin in pins]
         if not apply:
             self.enforcement.widened = before
-            return {"applied": False, "changes": [_encode_pin(pin) for pin in pins], "failed": {}}
+            return {"applied": False, "changes": changes, "failed": {}}
         say(_log, logging.WARNING, "released: every container may use every CPU", writes=len(pins))
         failed = self.enforcement.apply(self.keeper.state).faults
         self.look()
         shown = {str(key): str(error) for key, error in failed.items()}
-        return {"applied": True, "changes": [_encode_pin(pin) for pin in pins], "failed": shown}
+        return {"applied": True, "changes": changes, "failed": shown}
 
     def _repair(self, directory: str, *, apply: bool) -> Mapping[str, Any]:
         """The steps of a repair, made where `apply` says so. steps: None where this agent's state is in another directory."""
@@ -235,7 +236,7 @@ def _flag(method: str, params: Mapping[str, Any], name: str, *, absent: bool | N
     return value
 
 
-def _encode_pin(pin: Pin) -> Mapping[str, Any]:
+def _encode_pin(pin: Pin, pods: Mapping[str, PodRecord]) -> Mapping[str, Any]:
     wanted = pin.settings
     values = {
         "cpus": None if wanted.cpus is None else str(wanted.cpus),
@@ -244,7 +245,10 @@ def _encode_pin(pin: Pin) -> Mapping[str, Any]:
         "shares": wanted.shares,
         "memoryBytes": wanted.memory_bytes,
     }
-    return {"cgroup": str(pin.key), "settings": {name: value for name, value in values.items() if value is not None}}
+    settings = {name: value for name, value in values.items() if value is not None}
+    record = None if isinstance(pin.key, QOSCgroup) else pods.get(pin.key.pod)
+    pod = "" if record is None else record.pod.namespaced_name
+    return {"cgroup": str(pin.key), "pod": pod, "settings": settings}
 
 
 def full_name(name: str) -> str:

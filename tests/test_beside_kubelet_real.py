@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from agent.commands.release import render
 from agent.model.pod import QOSClass
 from agent.node.cgroup import Hierarchy
 from agent.policy.cgroup_names import Driver, pod_cgroup, qos_cgroup
@@ -167,6 +168,8 @@ def test_release_widens_everything_over_a_restart_and_going_on_pins_again(beside
     plan = beside.agent.control.call("release", {"apply": False})
     assert not plan["applied"]
     settings = [each["settings"] for each in plan["changes"]]
+    assert {each["pod"].rpartition("/")[2] for each in plan["changes"]} >= {"web", "db"}
+    assert any(" of " in line and "/db: " in line for line in render(plan))
     assert any(each.get("cpus") == "0-1" for each in settings)
     assert any(each.get("quotaMicroseconds") == 100_000 for each in settings)
     assert affinity(pinned) == {1}

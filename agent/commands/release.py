@@ -39,7 +39,8 @@ def render(answer: Mapping[str, Any]) -> Iterator[str]:
     """The answer as lines for people."""
     for change in answer["changes"]:
         settings = "  ".join(f"{name} {value}" for name, value in change["settings"].items())
-        yield f"{printable(change['cgroup'])}: {settings}"
+        of = f" of {change['pod']}" if change["pod"] else ""
+        yield f"{printable(change['cgroup'])}{of}: {settings}"
     for cgroup, why in answer["failed"].items():
         yield f"FAILED {printable(cgroup)}: {printable(why)}"
     count = len(answer["changes"])

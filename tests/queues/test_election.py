@@ -73,8 +73,10 @@ def test_times_of_other_machines_are_compared_with_nothing() -> None:
 def test_a_hold_counts_from_when_its_write_was_sent() -> None:
     standing = written(seen(GIVEN_BACK), held_by("a", "2"), A, sent=1.0, now=4.0)
     assert (standing.holds(10.9), standing.holds(11.0), standing.term) == (True, False, 1)
-    late = written(seen(GIVEN_BACK), held_by("a", "2"), A, sent=1.0, now=12.0)
-    assert (late.holds(12.0), late.term) == (False, 0)
+    assert (standing.seen, standing.seen_since) == (held_by("a", "2"), 4.0)
+    for now in (11.0, 12.0):
+        late = written(seen(GIVEN_BACK), held_by("a", "2"), A, sent=1.0, now=now)
+        assert (late.holds(now), late.term) == (False, 0)
 
 
 def test_a_gap_between_two_writes_begins_a_new_term() -> None:
@@ -125,6 +127,7 @@ def test_what_is_written() -> None:
     assert taken == LeaseRecord("a", 15, MOMENT, MOMENT, 4, "1")
     renewed = claim(seen(held_by("a", "7"), 0.0), A, 1.0, WALL)
     assert renewed == LeaseRecord("a", 15, "once", MOMENT, 3, "7")
+    assert claim(seen(held_by("a", "7", seconds=40), 0.0), A, 1.0, WALL) == renewed
     assert release(seen(held_by("a", "8", renewed="x")), A, WALL) == LeaseRecord("", 1, "once", MOMENT, 3, "8")
     assert release(seen(held_by("b")), A, WALL) is None
 

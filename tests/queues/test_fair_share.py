@@ -77,6 +77,33 @@ def wants(
             {"a": 1, "b": 7},
             id="past usage counts against a queue",
         ),
+        pytest.param(
+            8,
+            [wants("a", 8, weight=3, usage=0.9), wants("b", 5, 1), wants("c", 2, 2, weight=3)],
+            {"a": 3, "b": 3, "c": 2},
+            id="the weight of a satisfied queue does not count",
+        ),
+        pytest.param(
+            16,
+            [wants("a", 2, weight=3), wants("b", 8, weight=2)],
+            {"a": 2, "b": 8},
+            id="a fraction is forgotten once its queue has what it wants",
+        ),
+        pytest.param(
+            1, [wants("a", 2, weight=0.5), wants("b", 2, weight=3)], {"a": 0, "b": 1}, id="the larger fraction"
+        ),
+        pytest.param(
+            5,
+            [wants("a", 2, weight=2), wants("b", 5, weight=3), wants("c", 1, weight=0.5)],
+            {"a": 2, "b": 3, "c": 0},
+            id="left-overs go one by one",
+        ),
+        pytest.param(
+            4.75,
+            [wants("a", 5), wants("b", 5), wants("c", 5)],
+            {"a": 2, "b": 1.75, "c": 1},
+            id="the last one is a part",
+        ),
         pytest.param(8, [wants("a", 8, usage=5.0)], {"a": 0}, id="with too much usage capacity stays unassigned"),
     ],
 )
@@ -113,6 +140,16 @@ def test_a_derivation_names_the_three_phases_of_every_level_of_the_path() -> Non
     assert given_by_rule == [6, 1, 0, 2, 2, 1]
     assert sum(given_by_rule[3:]) == answer.shares["a"].gpu
     assert "2 GPUs" in str(steps[3])
+    assert [step.holds for step in steps] == [True, True, False, True, True, True]
+
+
+def test_a_derivation_says_yes_to_half_a_gpu_too_and_a_division_what_nobody_got() -> None:
+    shares = by_name([wants("a", 0.5, 4), wants("b", 1)])
+    tree, _ = build(each.queue for each in shares.values())
+    answer = divide_cluster(tree, shares, amounts(gpu=7), QueueOptions())
+    assert [step.holds for step in answer.derivation(tree, "a") if step.resource == "gpu"] == [True, False, False]
+    division = answer.divisions[""][2]
+    assert (division.amount, division.deserved, division.left_over, division.unassigned) == (7, (0.5, 0), {}, 5.5)
 
 
 numbers = st.one_of(st.integers(0, 20).map(float), st.sampled_from([0.5, 0.25, 1.5, 3.75]))

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from agent.errors import BadInputError
-from agent.model.queue import QueueShare, ResourceName
-from agent.queues.derivation import Rule
+from agent.model.queue import QueueShare, ResourceName, ResourceQuantities
+from agent.queues.derivation import Rule, Step
 from agent.queues.options import QueueOptions
 from agent.queues.reclaim import (
     Reclaimer,
     Strategy,
+    Verdict,
     Victims,
     can_reclaim,
     explain,
@@ -118,6 +120,7 @@ def test_the_strategy_is_chosen_by_what_is_held_before_each_victim_goes() -> Non
     steps = [explain(taken, ON) for taken in verdict.taken]
     assert [step.rule for step in steps] == [Rule.MAINTAIN_FAIR_SHARE, Rule.GUARANTEE_QUOTA, Rule.IN_QUOTA_PRIORITY]
     assert [dict(step.amounts).get("held") for step in steps] == [10, 7, None]
+    assert all(step.holds for step in steps)
     refused = reclaimable(shares, asks("a", 4), [gone("b", 3, 3, 3)], OFF)
     assert not refused.allowed
     assert len(refused.taken) == 2
@@ -132,7 +135,9 @@ def test_the_gate_looks_at_the_reclaimers_own_queue_only() -> None:
     assert can_reclaim(shares, asks("a", 1, preemptible=False), OFF).allowed
     refused = can_reclaim(shares, asks("a", 2, preemptible=False), OFF)
     assert refused.refusal is not None
-    assert refused.refusal.rule is Rule.CAN_RECLAIM_QUOTA
+    assert refused.refusal == Step(
+        Rule.CAN_RECLAIM_QUOTA, "a", False, ResourceName.GPU, (("would be", 3.0), ("bound", 2.0))
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +156,7 @@ def test_the_gate_looks_at_the_reclaimers_own_queue_only() -> None:
 def test_the_victim_filter(ask: float, victim: QueueShare, options: QueueOptions, kept: bool) -> None:
     shares = by_name([holds("a", 0, quota=4, fair=20), victim])
     assert keeps_victim(shares, asks("a", ask), "b", options).allowed is kept
-    assert keeps_victim(shares, asks("a", ask), "gone", options).allowed
+    assert keeps_victim(shares, asks("a", ask), "gone", options) == Verdict(True, ())
 
 
 def test_a_level_must_not_become_more_saturated_than_a_sibling_that_loses() -> None:
@@ -159,7 +164,14 @@ def test_a_level_must_not_become_more_saturated_than_a_sibling_that_loses() -> N
     assert reclaimable(shares, asks("a", 1), [gone("b", 1)], OFF).allowed  # 5/4 < 11/8
     refused = reclaimable(shares, asks("a", 1), [gone("b", 3)], OFF)  # 5/4 >= 9/8
     assert refused.refusal is not None
-    assert refused.refusal.rule is Rule.SATURATION
+    assert refused.refusal == Step(
+        Rule.SATURATION,
+        "a",
+        False,
+        ResourceName.GPU,
+        (("held", 5.0), ("fair share", 4.0)),
+        (("saturation", 1.25), ("times", 1.0), ("sibling", "b"), ("sibling saturation", 1.125)),
+    )
     assert not reclaimable(shares, asks("a", 1), [gone("b", 1)], QueueOptions(saturation_multiplier=2)).allowed
     assert QueueOptions(saturation_multiplier=0.1).saturation_multiplier == 1
 
@@ -180,10 +192,11 @@ def test_non_preemptible_work_must_stay_in_quota_on_every_level() -> None:
 
 def test_unknown_queues_are_errors_that_name_them() -> None:
     shares = by_name([A])
-    with pytest.raises(BadInputError, match="nowhere"):
+    with pytest.raises(BadInputError, match="nowhere") as ours:
         can_reclaim(shares, asks("nowhere", 1), OFF)
-    with pytest.raises(BadInputError, match="nowhere"):
+    with pytest.raises(BadInputError, match="nowhere") as theirs:
         reclaimable(shares, asks("a", 1), [gone("nowhere", 1)], OFF)
+    assert ours.value.hint == theirs.value.hint == "name a queue of the snapshot"
 
 
 def test_a_decision_says_which_victim_was_filtered_out_and_why() -> None:
@@ -236,3 +249,108 @@ def test_a_priority_that_decides_is_told_as_what_decided() -> None:
     verdict = keeps_victim(shares, reclaimer, "under", QueueOptions(queue_priority_in_quota_reclaim=True))
     assert verdict.allowed
     assert [step.holds for step in verdict.steps] == [True, True]
+    refused = reclaimable(shares, replace(reclaimer, queue="under"), [Victims("poor", (amounts(cpu=1),))], ON).refusal
+    assert refused is not None
+    assert (refused.rule, refused.queue, refused.holds) == (Rule.IN_QUOTA_PRIORITY, "under", False)
+
+
+def test_over_their_share_is_the_rule_for_who_leaves_its_quota() -> None:
+    shares = by_name([holds("a", 0, quota=4, fair=20), holds("b", 9, quota=4, fair=8)])
+    assert keeps_victim(shares, asks("a", 9), "b", OFF).steps[1] == Step(
+        Rule.MAINTAIN_FAIR_SHARE, "b", True, ResourceName.GPU, (("held", 9.0), ("bound", 8.0))
+    )
+
+
+def mixed(name: str, held: Sequence[float], fair: Sequence[float], parent: str = "") -> QueueShare:
+    """A queue without quotas: CPU, memory and GPU held, and the fair shares of them."""
+    none = queue(name, parent, cpu=(0, -1), memory=(0, -1), gpu=(0, -1))
+    return share(none, allocated=ResourceQuantities(*held), fair=ResourceQuantities(*fair))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "ask", "given", "allowed"),
+    [
+        pytest.param(((1, 0, 9), (9, 9, 3)), ((9, 0, 6), (3, 9, 3)), (1, 0, 0), (1, 0, 0), True, id="only CPUs"),
+        pytest.param(
+            ((1, 0, 9), (9, 9, 3)), ((9, 0, 6), (3, 9, 3)), (1, 0, 0), (1, 0, 1), False, id="GPUs it gives too"
+        ),
+        pytest.param(
+            ((1, 9, 0), (9, 3, 9)), ((9, 6, 0), (3, 3, 9)), (1, 0, 0), (1, 1, 0), False, id="memory it gives too"
+        ),
+        pytest.param(
+            ((9, 0, 1), (3, 9, 9)), ((6, 0, 9), (3, 9, 3)), (0, 0, 1), (1, 0, 1), False, id="CPUs it gives too"
+        ),
+        pytest.param(((9, 1, 0), (3, 9, 9)), ((6, 9, 9), (3, 3, 3)), (0, 1, 0), (0, 1, 1), True, id="no CPUs at stake"),
+        pytest.param(
+            ((0, 0, 0), (9, 9, 9)),
+            ((9, 0, 9), (0, 9, 3)),
+            (1, 0, 1),
+            (1, 0, 1),
+            True,
+            id="who is due nothing never loses",
+        ),
+        pytest.param(
+            ((0, 0, 9), (9, 9, 3)),
+            ((9, 0, 9), (0, 9, 3)),
+            (1, 0, 1),
+            (1, 0, 1),
+            False,
+            id="but looks at what else it is due",
+        ),
+        pytest.param(
+            ((0, 0, 4), (9, 9, 3)), ((0, 0, 6), (9, 9, 3)), (0, 0, 1), (0, 0, 1), False, id="as saturated as they"
+        ),
+        pytest.param(
+            ((0, 0, 1), (9, 9, 1)), ((0, 0, 9), (9, 9, 2)), (0, 0, 1), (0, 0, 1), True, id="a fair share of one"
+        ),
+        pytest.param(
+            ((0, 0, 0), (9, 9, 0)), ((0, 0, 9), (9, 9, 2)), (0, 0, 0.5), (0, 0, 1), False, id="due nothing, half of one"
+        ),
+        pytest.param(
+            ((0, 0, 0), (9, 9, 0)),
+            ((9, 0, 9), (3, 9, 2)),
+            (1, 0, 0),
+            (1, 0, 1),
+            True,
+            id="due nothing, holding nothing",
+        ),
+        pytest.param(((0, 0, 9), (9, 9, -1)), ((0, 0, 9), (9, 9, 2)), (0, 0, 9), (0, 0, 1), True, id="due everything"),
+    ],
+)
+def test_saturation_is_compared_in_what_is_asked_and_what_is_given(
+    ours: tuple[Sequence[float], Sequence[float]],
+    theirs: tuple[Sequence[float], Sequence[float]],
+    ask: Sequence[float],
+    given: Sequence[float],
+    *,
+    allowed: bool,
+) -> None:
+    shares = by_name([mixed("a", *ours), mixed("b", *theirs)])
+    wanted, victims = ResourceQuantities(*ask), Victims("b", (ResourceQuantities(*given),))
+    verdict = reclaimable(shares, Reclaimer("a", wanted), [victims], OFF)
+    assert len(verdict.taken) == 1
+    assert verdict.allowed is allowed
+
+
+def test_victims_of_a_queue_without_any_change_nothing() -> None:
+    shares = by_name(
+        [mixed("a", (0, 0, 2), (9, 9, 3)), mixed("b", (0, 0, 9), (9, 9, 3)), mixed("c", (0, 0, 9), (9, 9, 3))]
+    )
+    wanted = asks("a", 1)
+    assert reclaimable(shares, wanted, [gone("b"), gone("c", 1)], OFF).allowed
+
+
+def test_of_several_that_lose_on_a_level_each_is_compared() -> None:
+    """The reclaimer's own parent loses too, to a queue below it; the other top-level queue must still not be overtaken."""
+    shares = by_name(
+        [
+            mixed("top", (0, 0, 8), (9, 9, 4)),
+            mixed("a", (0, 0, 0), (9, 9, 4), "top"),
+            mixed("b", (0, 0, 8), (9, 9, 1), "top"),
+            mixed("c", (0, 0, 9), (9, 9, 8)),
+        ]
+    )
+    assert reclaimable(shares, asks("a", 1), [gone("b", 1)], OFF).allowed
+    refused = reclaimable(shares, asks("a", 1), [gone("b", 1), gone("c", 1)], OFF)
+    assert refused.refusal is not None
+    assert (refused.refusal.rule, refused.refusal.queue) == (Rule.SATURATION, "top")

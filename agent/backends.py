@@ -1,4 +1,7 @@
-"""What the section `enforcement` means on this machine: a backend, or none where the kubelet's own policy stands against it."""
+"""What the section `enforcement` means on this machine: a backend, or none where the kubelet's own policy stands against it.
+
+The client of a container runtime is imported where one is configured: its messages are much of a start otherwise.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from agent.config import ConfigError
 from agent.config_schema import Config, EnforcementSection
 from agent.enforcement import Enforcement
 from agent.log import say
 from agent.node.cgroup import Hierarchy, detect
-from agent.node.cri import CRIClient, RuntimeWriter
 from agent.node.enforcer import CgroupEnforcer, ObserveOnly
 from agent.node.exec_cgroups import ExecCgroups
 from agent.node.exec_units import ExecUnits
@@ -23,6 +26,9 @@ from agent.node.systemd_detect import Manager, find_manager
 from agent.node.unit_writer import UnitWriter
 from agent.policy.cgroup_names import CgroupKey, ContainerCgroup
 from agent.policy.cgroup_settings import Settings
+
+if TYPE_CHECKING:
+    from agent.node.cri import CRIClient
 
 _log = logging.getLogger("pinfold")
 
@@ -51,7 +57,7 @@ def assemble(config: Config) -> Enforcement:
     if section.backend == "none":
         return Enforcement(ObserveOnly(), None, strict)
     hierarchy = detect(Path(section.cgroupRoot))
-    runtime = CRIClient(section.runtimeEndpoint) if section.runtimeEndpoint else None
+    runtime = _runtime(section)
     kubelet = _kubelet_cgroups(config, hierarchy, runtime)
     if section.backend == "cri":
         return _through_the_runtime(hierarchy, kubelet, runtime, section)
@@ -83,6 +89,14 @@ def _units(section: EnforcementSection, hierarchy: Hierarchy) -> tuple[UnitWrite
     say(_log, level, "cgroups are written through unit properties", by=manager.text)
     writer = UnitWriter(hierarchy, manager.bus)
     return writer, ExecUnits(hierarchy, manager.bus, writer)
+
+
+def _runtime(section: EnforcementSection) -> CRIClient | None:
+    if not section.runtimeEndpoint:
+        return None
+    from agent.node.cri import CRIClient
+
+    return CRIClient(section.runtimeEndpoint)
 
 
 def _nothing(settings: Mapping[PurePosixPath, Settings]) -> None:
@@ -119,6 +133,8 @@ def _through_the_runtime(
     def hold(settings: Mapping[PurePosixPath, Settings]) -> None:
         if units is not None:  # the scopes of containers are the runtime's to write
             units.hold({group: each for group, each in settings.items() if group.suffix == ".slice"})
+
+    from agent.node.cri import RuntimeWriter
 
     writer = RuntimeWriter(hierarchy, runtime, units)
     enforcer = CgroupEnforcer(writer, find, time.monotonic, name="cri", hold=hold)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from agent.keeper import Keeper
 from agent.log import say
@@ -12,7 +13,9 @@ from agent.model.podresources import PassedDevices
 from agent.model.state import Mark, State
 from agent.policy.device_placement import is_awaiting
 from agent.policy.pod_events import PodEvent, device_events
-from agent.serve.podresources_upstream import Upstream
+
+if TYPE_CHECKING:
+    from agent.serve.podresources_upstream import Upstream
 
 _log = logging.getLogger("pinfold")
 

@@ -11,8 +11,7 @@ from agent.kube.source import Feed, View
 from agent.log import say
 from agent.policy.cgroup_names import ContainerCgroup
 from agent.policy.observation import Wanted
-from agent.serve.gauges import SourceHealth
-from agent.serve.health import Check, HealthBoard
+from agent.serve.health import Check, HealthBoard, SourceHealth
 
 _log = logging.getLogger("pinfold")
 

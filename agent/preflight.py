@@ -9,18 +9,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.backends import assemble, conflicts
 from agent.config import Loaded
 from agent.config_schema import Config
 from agent.errors import AgentError
-from agent.kube.http_access import Server
 from agent.node.state_store import check_directory
 from agent.policy.feature_gates import known_gates
 from agent.serve.sockets import SocketFile
 from agent.server_config import http_tls, sockets
 from agent.source_config import access, apiserver_access
 from agent.source_config import sources as pod_sources
+
+if TYPE_CHECKING:
+    from agent.kube.http_access import Access
 
 
 def refuse(config: Config) -> None:
@@ -78,14 +81,20 @@ def _state(config: Config) -> None:
 
 def _reports(config: Config) -> None:
     if config.reports.kubernetes is not None:
-        Server(apiserver_access(config))
+        _check_server(apiserver_access(config))
     if config.reports.accountant is not None:
-        Server(access(config.reports.accountant))
+        _check_server(access(config.reports.accountant))
 
 
 def _eviction(config: Config) -> None:
     if config.enforcement.eviction is not None:
-        Server(apiserver_access(config))
+        _check_server(apiserver_access(config))
+
+
+def _check_server(server: Access) -> None:
+    from agent.kube.http_access import Server  # most agents ask no server
+
+    Server(server)
 
 
 def _certificate(config: Config) -> None:

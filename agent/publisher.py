@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from agent.formats.podresources import Answers, encode_answers
 from agent.keeper import Keeper
@@ -16,7 +17,9 @@ from agent.policy.podresources_view import Shape, podresources_view
 from agent.reporting import Reporter
 from agent.serve.board import NodeBoard, NodeView
 from agent.serve.health import HealthBoard
-from agent.serve.podresources_upstream import Upstream
+
+if TYPE_CHECKING:
+    from agent.serve.podresources_upstream import Upstream
 
 _DRIFT_LINES = 20
 _NO_DEVICES = PassedDevices()

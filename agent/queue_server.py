@@ -34,7 +34,8 @@ from agent.queues.resize_admission import ResizeOptions
 from agent.serve.accountant import AccountantService, Clock
 from agent.serve.accountant_store import AccountantStore
 from agent.serve.grpc_tls import GRPCCertificates
-from agent.serve.health import Check, HealthBoard, health_routes
+from agent.serve.health import Check, HealthBoard
+from agent.serve.health_routes import health_routes
 from agent.serve.http import HTTPServer, Limits, Route
 from agent.serve.loop import ServingLoop
 from agent.serve.queue_api import QueueAPI
@@ -82,8 +83,9 @@ class QueueServer:
         self._clock = clock
         self._cluster = cluster
         self._lease = lease
-        self._from_files = QueueObjects()
         self._files = ObjectFiles([Path(each) for each in section.objects])
+        # None: there are some, and they could not be read yet
+        self._from_files = None if self._files.changed() else QueueObjects()
         self._ticked = ticked
         self._stack = ExitStack()
         self._stopping = threading.Event()
@@ -222,21 +224,10 @@ class QueueServer:
             _log.exception("queue accounting: a step failed; it is tried again")
 
     def _look(self) -> None:
-        """Read the objects if their files have changed. Broken files leave what was read before in force, and are named."""
-        changed = self._files.changed() or bool(self._said)
-        try:
-            if changed:
-                self._from_files = decode_objects(self._files.read())
-        except AgentError as error:
-            read_before = self.service.has_objects
-            kept = "; what was read before stays in force" if read_before else ""
-            self.board.set("objects", Check(read_before, f"{error}{kept}"))
-            if str(error) != self._said:
-                say(_log, logging.ERROR, "queue objects not read", error=error, hint=error.hint)
-            self._said = str(error)
+        """Take what is new in files and cluster. Nothing before the files were read once: their queues would be missing."""
+        changed = self._read_files()
+        if (objects := self._from_files) is None:
             return
-        self._said = ""
-        objects = self._from_files
         if self._cluster is not None:
             changed = changed or self._cluster.changed()
             if (of_cluster := self._cluster.read() if changed else None) is None:
@@ -245,7 +236,7 @@ class QueueServer:
         if not changed:
             return
         self._take(objects)
-        problems = "; ".join(str(problem) for problem in objects.problems[:5])
+        problems = "; ".join([*filter(None, [self._said]), *map(str, objects.problems[:5])])
         self.board.set("objects", Check(True, problems))
         level = logging.INFO if self._cluster is None else logging.DEBUG
         say(_log, level, "queue objects read", queues=len(objects.queues), pod_groups=len(objects.pod_groups))
@@ -253,6 +244,23 @@ class QueueServer:
         for problem in sorted(refused - self._refused):  # objects are read at every change of any of them
             say(_log, logging.WARNING, "queue object refused", problem=problem)
         self._refused = refused
+
+    def _read_files(self) -> bool:
+        """Whether files were read that have changed. Broken ones leave what was read before in force, and are named."""
+        if not self._files.changed():
+            return False
+        try:
+            self._from_files = decode_objects(self._files.read())
+        except AgentError as error:
+            read_before = self._from_files is not None
+            said = f"{error}; what was read before stays in force" if read_before else str(error)
+            self.board.set("objects", Check(read_before, said))
+            if said != self._said:
+                say(_log, logging.ERROR, "queue objects not read", error=error, hint=error.hint)
+            self._said = said
+            return False
+        self._said = ""
+        return True
 
     def _take(self, objects: QueueObjects) -> None:
         pods = None if self._cluster is None else self._cluster.pods()

@@ -10,21 +10,23 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agent.errors import AgentError
 from agent.formats.occupancy import encode_occupancy
 from agent.keeper import Keeper
-from agent.kube.accountant_client import AccountantClient
-from agent.kube.report_writer import ReportWriter
 from agent.log import say
 from agent.model.occupancy import Occupancy
 from agent.model.state import State
-from agent.node.report_spool import ReportSpool
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.occupancy import Origin, occupancy
 from agent.serve.series import Tally
+
+if TYPE_CHECKING:
+    from agent.kube.accountant_client import AccountantClient
+    from agent.kube.report_writer import ReportWriter
+    from agent.node.report_spool import ReportSpool
 
 _log = logging.getLogger("pinfold")
 

@@ -1,4 +1,7 @@
-"""What the section `sources` means: the pod sources that it asks for, and the node's name that they need."""
+"""What the section `sources` means: the pod sources that it asks for, and the node's name that they need.
+
+A source is imported where it is asked for: each is a client of a server, and most nodes have none or one.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.config import ConfigError
 from agent.config_schema import APIServerSourceSection, Config, ServerSource
 from agent.errors import AgentError
-from agent.kube.apiserver_source import MAX_PAGE_BYTES, PATH, APIServerSource
-from agent.kube.http_access import Access, Server
-from agent.kube.kubeconfig import read_kubeconfig
-from agent.kube.kubelet_source import MAX_BYTES as KUBELET_BYTES
-from agent.kube.kubelet_source import KubeletSource
-from agent.kube.pods_socket import probe
-from agent.kube.pods_source import PodsAccess, PodsSource
-from agent.kube.source import Feed
+
+if TYPE_CHECKING:
+    from agent.kube.http_access import Access
+    from agent.kube.source import Feed
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where a pod finds its account's files
 
@@ -32,10 +32,16 @@ def sources(config: Config, environment: Mapping[str, str] = os.environ) -> list
     found: list[Feed] = []
     pods, kubelet, apiserver = config.sources.pods, config.sources.kubelet, config.sources.apiserver
     if pods is not None:
+        from agent.kube.pods_source import PodsAccess, PodsSource
+
         found.append(PodsSource(PodsAccess(Path(pods.socket), pods.timeoutSeconds)).feed)
     if kubelet is not None:
+        from agent.kube.kubelet_source import KubeletSource
+
         found.append(KubeletSource(access(kubelet), kubelet.periodSeconds).feed)
     if apiserver is not None:
+        from agent.kube.apiserver_source import APIServerSource
+
         found.append(APIServerSource(_apiserver_access(apiserver, environment), node_name(config, environment)).feed)
     return found
 
@@ -47,6 +53,7 @@ def apiserver_access(config: Config, environment: Mapping[str, str] = os.environ
 
 def access(section: ServerSource, url: str = "", account: Path | None = None) -> Access:
     """How to reach the server of a section. url, account: what holds where the section says nothing."""
+    from agent.kube.http_access import Access
 
     def file(name: str, default: str = "") -> Path | None:
         if name:
@@ -66,6 +73,8 @@ def access(section: ServerSource, url: str = "", account: Path | None = None) ->
 
 def _apiserver_access(section: APIServerSourceSection, environment: Mapping[str, str]) -> Access:
     if section.kubeconfig:
+        from agent.kube.kubeconfig import read_kubeconfig
+
         return replace(read_kubeconfig(Path(section.kubeconfig)), timeout_seconds=section.timeoutSeconds)
     if section.url:
         return access(section)
@@ -95,10 +104,18 @@ def probe_sources(
     """Ask every source beside the manifests once: its name, and why it cannot be read."""
     pods, kubelet, apiserver = config.sources.pods, config.sources.kubelet, config.sources.apiserver
     if pods is not None:
+        from agent.kube.pods_socket import probe
+
         yield "pods", _fault(lambda: probe(Path(pods.socket), pods.timeoutSeconds))
     if kubelet is not None:
-        yield "kubelet", _fault(lambda: Server(access(kubelet)).get("/pods", limit=KUBELET_BYTES))
+        from agent.kube.http_access import Server
+        from agent.kube.kubelet_source import MAX_BYTES
+
+        yield "kubelet", _fault(lambda: Server(access(kubelet)).get("/pods", limit=MAX_BYTES))
     if apiserver is not None:
+        from agent.kube.apiserver_source import MAX_PAGE_BYTES, PATH
+        from agent.kube.http_access import Server
+
         query = {"fieldSelector": f"spec.nodeName={node_name(config, environment)}", "limit": "1"}
         yield (
             "apiserver",

@@ -13,7 +13,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import agent.commands.run as command
+from agent import assembly
 from agent.cli import main
 from agent.node.state_store import StateStore
 from tests.faults import Strike, StruckOps
@@ -38,5 +38,5 @@ def as_told(path: Path) -> Strike:
 
 if __name__ == "__main__":
     told = Path(sys.argv[1])
-    vars(command)["StateStore"] = partial(StateStore, files=StruckOps(as_told(told)))
+    vars(assembly)["StateStore"] = partial(StateStore, files=StruckOps(as_told(told)))
     main(sys.argv[2:])

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import yaml
 
-from agent.config_keys import locate
-from agent.serve.control import CONTROL_SOCKET
+from agent.serve.control_client import CONTROL_SOCKET
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -36,6 +34,14 @@ def parse_flags(flags: tuple[str, ...]) -> dict[str, Any]:
 
     Keys that hold text take the value as it is written: `reservedSystemCPUs=0` is the text "0". Raises click.BadParameter.
     """
+    if not flags:
+        return {}
+    import yaml
+
+    from agent.config_keys import (
+        locate,  # the schema of the configuration is most of the time that a command takes to begin
+    )
+
     values: dict[str, Any] = {}
     for flag in flags:
         key, equals, text = flag.partition("=")

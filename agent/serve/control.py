@@ -23,7 +23,6 @@ from agent.errors import AgentError, BadInputError
 from agent.formats.documents import MAX_BYTES as MAX_MANIFEST_BYTES
 from agent.serve.sockets import SocketAccess, SocketFile
 
-CONTROL_SOCKET = Path("/run/pinfold/control.sock")
 # explain carries a manifest, in the worst case with every byte of it as an escape of six (\u0000); the rest is a few words
 MAX_REQUEST_BYTES = 6 * MAX_MANIFEST_BYTES + 64 * 1024
 MAX_CONNECTIONS = 16

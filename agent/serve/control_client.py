@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import AgentError
-from agent.serve.control import CONTROL_SOCKET
 
+CONTROL_SOCKET = Path("/run/pinfold/control.sock")
 MAX_ANSWER_BYTES = 64 * 1024 * 1024  # the status of a full node is far below
 
 

@@ -17,16 +17,9 @@ from agent.model.cpuset import CPUSet, union
 from agent.model.machine import Machine
 from agent.model.pod import ContainerKind
 from agent.model.state import PodPhase, ResizeState, State
+from agent.serve.health import SourceHealth
 
 Labels = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class SourceHealth:
-    """readable: whether a pod source can be read now. age_seconds: since its last sign of life, None where there was none."""
-
-    readable: bool
-    age_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)

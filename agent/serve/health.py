@@ -1,13 +1,10 @@
-"""Whether the agent lives and is ready, as named checks, and the answers to probes about it (Kubernetes' own text form)."""
+"""Whether the agent lives and is ready, as named checks, and how those are whom it listens to."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
-from agent.formats.page_text import visible
-from agent.serve.http import Request, Response, Route
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +13,14 @@ class Check:
 
     ok: bool
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """readable: whether a pod source can be read now. age_seconds: since its last sign of life, None where there was none."""
+
+    readable: bool
+    age_seconds: float | None
 
 
 Probe = Callable[[], Check]
@@ -51,29 +56,3 @@ class HealthBoard:
     def is_ready(self) -> bool:
         """Whether every check is fine."""
         return all(check.ok for check in self.ready().values())
-
-
-def health_routes(board: HealthBoard) -> Mapping[str, Route]:
-    """/livez, /healthz (the same, the older name) and /readyz; `?verbose` lists the checks, and so does every failure."""
-
-    def live(request: Request) -> Response:
-        return _answer(request, board.live())
-
-    def ready(request: Request) -> Response:
-        return _answer(request, board.ready())
-
-    return {"/livez": live, "/healthz": live, "/readyz": ready}
-
-
-def _answer(request: Request, checks: Mapping[str, Check]) -> Response:
-    ok = all(check.ok for check in checks.values())
-    if ok and "verbose" not in request.query:
-        return Response("ok")
-    verdict = f"{request.path.lstrip('/')} check {'passed' if ok else 'failed'}"
-    return Response("\n".join([*_lines(checks.items()), verdict, ""]), status=200 if ok else 503)
-
-
-def _lines(checks: Iterable[tuple[str, Check]]) -> Iterable[str]:
-    for name, check in checks:
-        reason = f": {visible(check.reason)}" if check.reason else ""  # manifests are quoted in some
-        yield f"[{'+' if check.ok else '-'}]{name} {'ok' if check.ok else 'failed'}{reason}"

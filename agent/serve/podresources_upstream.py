@@ -23,7 +23,7 @@ from agent.model.podresources import Passed, PassedDevices
 from agent.proto import podresources_v1_pb2 as v1
 from agent.proto import podresources_v1alpha1_pb2 as v1alpha1
 from agent.proto.podresources_v1_pb2_grpc import PodResourcesListerStub
-from agent.serve.gauges import SourceHealth
+from agent.serve.health import SourceHealth
 from agent.serve.loop import ServingLoop
 
 _log = logging.getLogger("pinfold")  # facts: see agent.log

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent.serve.health import Check, HealthBoard, health_routes
+from agent.serve.health import Check, HealthBoard
+from agent.serve.health_routes import health_routes
 from agent.serve.http import Request, Response
 
 

@@ -15,10 +15,10 @@ from agent.model.pod import Pod
 from agent.model.queue import ClusterNode, ResourceQuantities
 from agent.queues.accounting import Accounting, Taken
 from agent.queues.charge import ChargeOptions, PodCharge, occupies
-from agent.queues.ledger import Ledger, LedgerOptions, Reservation, admit, expire, rebuild, settle
+from agent.queues.ledger import Ledger, LedgerOptions, Reservation, admit, expire, follow, rebuild, settle
 from agent.queues.node_report import NodeReport, ReportedPod, charge_of_reported
 from agent.queues.object_changes import KnownObjects, ObjectChanges, compare
-from agent.queues.observed_pods import GroupKey, ObservedPods, PodChanges
+from agent.queues.observed_pods import GroupKey, ObservedPods, PodChanges, uid_of
 from agent.queues.options import QueueOptions
 from agent.queues.reported_nodes import ReportedNodes
 from agent.queues.resize_admission import (
@@ -114,6 +114,8 @@ class Accountant:
         self._recharge(changes.groups, refitted, now)
         knew_pods, self.pods_known = self.pods_known, self.pods_known or pods is not None or bool(changes.pods)
         self._observe({**changes.pods, **(pods or {})}, changes.groups, refitted, now)
+        if changes.groups is None or changes.groups:
+            self._follow(self.ledger.reservations)
         gone: Collection[str] = ()
         if changes.nodes:
             gone = {node.name for node in before.objects.nodes} - self._listed.keys()
@@ -125,6 +127,12 @@ class Accountant:
         if self._rebuilding and self.pods_known:
             self.rebuild_ledger(now)
         return gone
+
+    def _follow(self, uids: Iterable[str]) -> None:
+        """Move reservations of pods that are charged to another queue now, or are preemptible now or not any more."""
+        charges = {uid: self.accounting.charge_of(uid) for uid in uids if uid in self.ledger.reservations}
+        charged = {uid: (each.queue, each.preemptible) for uid, each in charges.items() if each is not None}
+        self.ledger = follow(self.ledger, charged)
 
     def _take_nodes(self, before: Sequence[ClusterNode], nodes: Sequence[ClusterNode]) -> set[str]:
         """Nodes whose GPUs have another memory now."""
@@ -225,6 +233,7 @@ class Accountant:
                 if each is not None or uid in self.observed.charges
             }
             self.ledger = settle(self.ledger, occupied, [uid for uid in concerned if uid not in occupied])
+            self._follow(concerned)
 
     # --- a ledger that was lost ---
 
@@ -391,5 +400,5 @@ class Accountant:
 
     def _seen(self, old: Pod) -> CPUMemory:
         """What the pod is charged for; where only the queue's status counts it, what it occupies."""
-        charge = self.accounting.charge_of(old.uid)
+        charge = self.accounting.charge_of(uid_of(old))
         return occupies(old) if charge is None else charge.allocated.cpu_memory()

@@ -15,6 +15,7 @@ from math import inf
 from agent.model.pod import Pod
 from agent.model.queue import PodGroup
 from agent.queues.charge import occupies
+from agent.queues.observed_pods import uid_of
 from agent.queues.reserved import Hold, Reserved, queue_path
 from agent.queues.resize_admission import (
     NOTHING,
@@ -116,21 +117,21 @@ def admit(
     ledger = expire(ledger, now)
     delta = growth(old, new, pod_level=options.pod_level)
     more = CPUMemory.of(delta)
-    reservation = _reservation(ledger, old, directory, more, seen, now + limits.ttl_seconds)
+    uid, reservation = uid_of(old), _reservation(ledger, old, directory, more, seen, now + limits.ttl_seconds)
     reserved = dict(charges)
     if reservation is not None:
         # The check adds the growth itself: of this pod's own reservation only what goes beyond that counts here.
         holds = [replace(reservation, target=_minus(reservation.target, more)).hold]
-        if (before := ledger.reservations.get(old.uid)) is not None:
+        if (before := ledger.reservations.get(uid)) is not None:
             holds.append(-before.hold)
         path = queue_path(reservation.queue, directory.queues)
         reserved = ledger.reserved(directory).plus(holds).added_to(charges, path)
     answer = decide_resize(old, new, directory, options, reserved, delta)
     if answer.reason is not ResizeReason.FITS or answer.group is None or reservation is None or more == NOTHING:
         return answer, ledger
-    if old.uid not in ledger.reservations and len(ledger.reservations) >= limits.capacity:
+    if uid not in ledger.reservations and len(ledger.reservations) >= limits.capacity:
         return _full(answer, old, answer.group, limits.capacity), ledger
-    return answer, ledger.changed({old.uid: reservation})
+    return answer, ledger.changed({uid: reservation})
 
 
 def _reservation(
@@ -141,7 +142,7 @@ def _reservation(
     """
     if (group := pod_group_of(old, directory)) is None:
         return None
-    before = ledger.reservations.get(old.uid)
+    before = ledger.reservations.get(uid_of(old))
     occupied, earlier = occupies(old), before.target if before is not None else NOTHING
     target = CPUMemory(
         max(earlier.cpu_millis, occupied.cpu_millis + more.cpu_millis if more.cpu_millis else 0),
@@ -176,6 +177,16 @@ def expire(ledger: Ledger, now: float) -> Ledger:
         return ledger
     left = ledger.changed({uid: None for uid, each in ledger.reservations.items() if each.expires <= now})
     return replace(left, none_ends_before=min((each.expires for each in left.reservations.values()), default=inf))
+
+
+def follow(ledger: Ledger, charged: Mapping[str, tuple[str, bool]]) -> Ledger:
+    """Growth goes where its pod goes. charged: by UID, the queue that a pod is charged to now, and whether it is preemptible."""
+    changes: dict[str, Reservation | None] = {}
+    for uid, (queue, preemptible) in charged.items():
+        held = ledger.reservations[uid]
+        if (held.queue, held.preemptible) != (queue, preemptible):
+            changes[uid] = replace(held, queue=queue, preemptible=preemptible)
+    return ledger.changed(changes) if changes else ledger
 
 
 def rebuild(ledger: Ledger, wanted: Mapping[str, Reservation]) -> Ledger:

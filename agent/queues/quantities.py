@@ -99,7 +99,7 @@ def format_amount(resource: ResourceName, amount: float) -> str:
         return "unlimited"
     whole = int(amount) if amount == int(amount) else None
     if resource is ResourceName.CPU:
-        return f"{amount!r}m" if whole is None else f"{whole / 1000:g} cores" if whole % 10 == 0 else f"{whole}m"
+        return f"{amount!r}m" if whole is None else f"{_thousandths(whole)} cores" if whole % 10 == 0 else f"{whole}m"
     if resource is ResourceName.GPU:
         return f"{amount if whole is None else whole} GPUs"
     if whole is None:
@@ -108,3 +108,9 @@ def format_amount(resource: ResourceName, amount: float) -> str:
         if whole and whole % size == 0:
             return f"{whole // size} {unit}"
     return f"{whole} bytes"
+
+
+def _thousandths(number: int) -> str:
+    """A number of thousandths, as ones. A float would round from the seventh digit on."""
+    whole, rest = divmod(abs(number), 1000)
+    return f"{'-' if number < 0 else ''}{whole}{f'.{rest:03}'.rstrip('0') if rest else ''}"

@@ -21,7 +21,7 @@ from agent.queues.jobs import Job
 from agent.queues.ledger import Reservation
 from agent.queues.node_report import NodeReport
 from agent.queues.object_changes import compare
-from agent.queues.observed_pods import PodChanges
+from agent.queues.observed_pods import PodChanges, uid_of
 from agent.queues.resize_admission import ResizeAnswer
 from agent.serve.accountant_journal import LedgerJournal
 from agent.serve.accountant_store import AccountantStore, Kept, StoreError
@@ -171,12 +171,13 @@ class AccountantService:
                 return verdict, None
             accountant.ledger = ledger
             self._changed()
-            reservation = ledger.reservations.get(old.uid)
-            if self._journal is None or reservation is None or reservation is before.reservations.get(old.uid):
+            uid = uid_of(old)
+            reservation = ledger.reservations.get(uid)
+            if self._journal is None or reservation is None or reservation is before.reservations.get(uid):
                 return verdict, None  # some that have ended, which `tick` writes
-            done = self._journal.write({old.uid: reservation})
-        kept, written = before.reservations.get(old.uid), reservation
-        done.add_done_callback(lambda future: self._written(future, old.uid, written, kept))
+            done = self._journal.write({uid: reservation})
+        kept, written = before.reservations.get(uid), reservation
+        done.add_done_callback(lambda future: self._written(future, uid, written, kept))
         return verdict, done
 
     def _written(self, done: Future[None], uid: str, reservation: Reservation, before: Reservation | None) -> None:

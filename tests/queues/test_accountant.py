@@ -357,3 +357,16 @@ def test_pods_followed_one_by_one_count_as_those_that_are_listed(
     assert followed.groups == listed.groups
     assert view(followed).shares == view(listed).shares
     assert view(followed).unknown == view(listed).unknown
+
+
+def test_admitted_growth_follows_a_pod_group_to_its_new_queue() -> None:
+    """Else the growth of a pod that moved would be given away a second time below its new queue."""
+    found = everybody_reports(accountant(ledger=True))
+    assert resize(found, "u0", 2, 4)[0] is ResizeReason.FITS
+    before = objects()
+    group = replace(before.pod_groups[0], queue="renamed")
+    queues = (queue("dept", cpu=(-1, 20_000)), queue("renamed", "dept", cpu=(-1, 9_000)))
+    found.take_objects(replace(before, queues=queues, pod_groups=(group,)), 2)
+    assert {each.queue for each in found.ledger.reservations.values()} == {"renamed"}
+    assert resize(found, "u1", 2, 4)[0] is ResizeReason.REJECTED  # 6 charged, 2 reserved, 2 more do not fit 9
+    assert resize(found, "u1", 2, 3)[0] is ResizeReason.FITS

@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from agent.model.quantity import Quantity
 from agent.model.queue import PodGroup, Preemptibility, Queue, QueueStatus
-from agent.queues.ledger import Ledger, LedgerOptions, Reservation, admit, expire, rebuild, settle, with_reserved
+from agent.queues.ledger import (
+    Ledger,
+    LedgerOptions,
+    Reservation,
+    admit,
+    expire,
+    follow,
+    rebuild,
+    settle,
+    with_reserved,
+)
 from agent.queues.resize_admission import CPUMemory, QueueCharge, ResizeAnswer, ResizeOptions, ResizeReason
 from agent.queues.status_watch import StatusWatch
 from agent.queues.totals import Totals
@@ -181,3 +191,50 @@ def test_queue_status_counts_where_nodes_are_unknown_or_where_it_stays_larger() 
     watch.look(totals, 59)
     assert watch.charge(found, empty, complete=True, now=60).allocated == cores(5)
     assert watch.differing() == {"a": 0}
+
+
+def test_pods_without_uids_have_reservations_of_their_own() -> None:
+    """Files may leave it out: then two pods are two names."""
+    charges, ledger = {"leaf": QueueCharge(cores(8)), "dept": QueueCharge(cores(8))}, Ledger()
+    admitted = []
+    for name in ("p1", "p2"):
+        old, new = (replace(pod({"cpu": str(size)}), uid="", name=name) for size in (2, 4))
+        answer, ledger = admit(ledger, old, new, TIGHT, ResizeOptions(), LedgerOptions(), charges, cores(2), 0)
+        admitted.append(answer.allowed)
+    assert admitted == [True, False]
+    assert set(ledger.reservations) == {"prod/p1"}
+
+
+def test_a_reservation_follows_its_pod_to_another_queue() -> None:
+    directory = directory_of(queue("leaf", "dept"), queue("dept"), queue("other"))
+    _, ledger = grow(Ledger(), directory, "p1", 2, 4, allocated=2)
+    assert follow(ledger, {"p1": ("leaf", True)}) is ledger
+    moved = with_reserved({}, follow(ledger, {"p1": ("other", False)}), directory)
+    assert moved == {"other": QueueCharge(reserved=cores(2), reserved_non_preemptible=cores(2))}
+
+
+RESERVATIONS = st.builds(
+    Reservation,
+    pod=st.just("prod/p"),
+    queue=st.sampled_from(["leaf", "dept", "other", "nowhere"]),
+    preemptible=st.booleans(),
+    target=st.integers(0, 9).map(cores),
+    seen=st.integers(0, 9).map(cores),
+    expires=st.integers(1, 20).map(float),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.none() | RESERVATIONS, st.integers(0, 20)), max_size=30))
+def test_sums_that_are_kept_along_are_the_sums_of_all_reservations(
+    steps: list[tuple[str, Reservation | None, int]],
+) -> None:
+    directory = directory_of(queue("leaf", "dept"), queue("dept"), queue("other"))
+    ledger = Ledger()
+    for uid, reservation, number in steps:
+        assert with_reserved({}, ledger, directory) == with_reserved({}, Ledger(ledger.reservations), directory)
+        ledger = settle(
+            expire(ledger.changed({uid: reservation}), number), {"a": cores(number % 10)}, "d"[number % 2 :]
+        )
+    assert with_reserved({}, ledger, directory) == with_reserved({}, Ledger(ledger.reservations), directory)
+    elsewhere = directory_of(queue("leaf"), queue("dept"))
+    assert with_reserved({}, ledger, elsewhere) == with_reserved({}, Ledger(ledger.reservations), elsewhere)

@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from http import HTTPStatus
@@ -27,6 +28,9 @@ log = logging.getLogger(__name__)
 
 TEXT = "text/plain; charset=utf-8"
 _LARGE_BODY = 64 * 1024  # bytes; of larger ones few are read at one time, which bounds the memory of all together
+
+_LINGER_SECONDS = 1.0
+_LINGER_BYTES = 16 * 1024 * 1024
 
 
 class HTTPAddressError(AgentError):
@@ -295,6 +299,7 @@ class _Connection:
                     answer = await self._answer(await self._with_body(request, head))
             except MalformedRequestError as refusal:
                 await self._send(refusal.response, keep=False)
+                await self._pass_over_rest()
                 return
             await self._send(answer, keep=keep, with_body=request.method != "HEAD")
 
@@ -319,6 +324,14 @@ class _Connection:
                 return replace(request, body=await self._reader.readexactly(head.length))
         except TimeoutError as error:
             raise MalformedRequestError(HTTPStatus.REQUEST_TIMEOUT, "the body did not arrive in time") from error
+
+    async def _pass_over_rest(self) -> None:
+        """A close with unread bytes is a reset, which takes the refusal from a client that is still sending (RFC 9112, 9.6)."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER_SECONDS):
+                left = _LINGER_BYTES
+                while left > 0 and (passed := await self._reader.read(_LARGE_BODY)):
+                    left -= len(passed)
 
     async def _answer(self, request: Request) -> Response:
         post = self._site.posts.get(request.path) if request.method == "POST" else None

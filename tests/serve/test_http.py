@@ -235,3 +235,12 @@ def test_any_bytes_are_a_request_or_a_refusal() -> None:
     for head in (b"\r\n\r\n", b"\x00\xff\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n\r\n\r\n", b"   \r\n\r\n"):
         with pytest.raises(MalformedRequestError):
             parse_request(head)
+
+
+def test_a_client_that_is_still_sending_what_is_refused_reads_why(start: Start) -> None:
+    """Closed at once, the connection would be reset, and the refusal lost with it."""
+    server = start()
+    with socket.create_connection((server.address, server.port), timeout=20) as client:
+        client.sendall(b"GET /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n\r\n")
+        client.sendall(bytes(8_000_000))
+        assert client.recv(100).startswith(b"HTTP/1.1 413 ")

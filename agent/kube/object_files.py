@@ -54,26 +54,55 @@ class ObjectFiles:
 
     paths: Sequence[Path]
     _signatures: dict[Path, _Signature] = field(default_factory=dict)
+    _looked: dict[Path, _Signature] = field(default_factory=dict)
+    _held: set[Path] = field(default_factory=set)  # files that had documents at the last reading
+    _failed: bool = False  # the last reading did
 
     def changed(self) -> bool:
-        """Whether `read` would find something else than the last time."""
+        """Whether `read` would find something else than the last time.
+
+        A file that is written in place may be read half: it counts once it is the same at two looks. One that was renamed into
+        its place is whole.
+        """
         try:
-            return self._sign() != self._signatures
+            found = self._sign()
         except ObjectFileError:
             return True
+        looked, self._looked = self._looked, found
+        if found == self._signatures:
+            return self._failed
+        if not self._signatures:
+            return True
+        return all(each == looked.get(path) or self._is_new_file(path, each) for path, each in found.items())
+
+    def _is_new_file(self, path: Path, signature: _Signature) -> bool:
+        """Whether another file is in the place of one that was read, or the one that was read still is."""
+        read = self._signatures.get(path)
+        return read is not None and (read == signature or read[0] != signature[0])
 
     def read(self) -> list[object]:
-        """The documents of all files. Raises ObjectFileError for the first that cannot be read; then nothing is taken."""
+        """The documents of all files. Raises ObjectFileError for the first that cannot be read; then nothing is taken.
+
+        So it does for a file that had documents and is empty now: whoever writes it has only begun, or had no room.
+        """
+        self._failed = True
         signatures = self._sign()
         documents: list[object] = []
+        held: set[Path] = set()
         for path in signatures:
             try:
                 with path.open("rb") as stream:
                     data = stream.read(MAX_FILE_BYTES + 1)
             except OSError as error:
                 raise _unreadable(path, error) from error
-            documents.extend(read_objects(decode_file(data, str(path)), str(path)))
-        self._signatures = signatures
+            inside = [each for each in read_objects(decode_file(data, str(path)), str(path)) if each is not None]
+            if inside:
+                held.add(path)
+            elif path in self._held:
+                hint = "remove the file from its directory, or write an empty List, if there are to be no objects"
+                raise ObjectFileError(f"{path}: is empty, and had objects before", hint=hint)
+            documents.extend(inside)
+        self._signatures, self._held, self._failed = signatures, held, False
         return documents
 
     def _sign(self) -> dict[Path, _Signature]:

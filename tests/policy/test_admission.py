@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from agent.model.cpuset import CPUSet
 from agent.model.machine import CPUTopology
 from agent.model.pod import Container, Pod
 from agent.model.state import CPUState, Grants
-from agent.policy.admission import admit
+from agent.policy.admission import admit, check_minimum_shared_pool
 from agent.policy.device_hints import DeviceHints
 from agent.policy.hint_family import Hint
+from agent.policy.refusal import AllocationError
 from agent.policy.removal import container_started, remove
 from agent.policy.restore import fresh
 from tests.nodes import GIB, PODS_ON, admitted, cpus_of, memory_of, named, node, outcome
@@ -130,6 +132,41 @@ def test_an_init_container_anchors_its_pod_to_its_numa_node() -> None:
     assert admit(managers, grants, pods[1]).reason == "TopologyAffinityError"
     wider = node(regular(16, numa=2), topology_policy="single-numa-node", topology_scope="pod")
     assert admitted(wider, *pods).cpu.entries["two"]["app"] <= CPUSet.parse("8-15")
+
+
+@pytest.mark.parametrize("scope", ["container", "pod"])
+def test_a_container_without_cpus_of_its_own_needs_none_to_be_free(scope: str) -> None:
+    managers = node(T4, topology_policy="restricted", topology_scope=scope)
+    pod = named("p", guaranteed("3"), guaranteed("500m", name="side"))
+    assert cpus_of(admitted(managers, pod)) == "p/app=1-3 shared=0"
+
+
+@pytest.mark.parametrize(("scope", "merges", "refused"), [("container", ["app", "side"], ["app"]), ("pod", [""], [""])])
+def test_a_verdict_has_the_merges_behind_it_and_the_hint_of_every_container(
+    scope: str, merges: list[str], refused: list[str]
+) -> None:
+    managers = node(T8N2, topology_policy="single-numa-node", topology_scope=scope)
+    verdict = admit(managers, fresh(managers), named("p", guaranteed("2"), guaranteed("1", name="side")))
+    assert verdict.affinities == {"app": Hint(0b01, True), "side": Hint(0b01, True)}
+    assert [step.container for step in verdict.merges] == merges
+    assert all(step.merged.best == Hint(0b01, True) for step in verdict.merges)
+    assert verdict.exact
+    too_large = admit(managers, fresh(managers), named("p", guaranteed("5"), guaranteed("1", name="side")))
+    assert too_large.message.startswith("Resources cannot be allocated with Topology locality: cpu: asked ")
+    assert [step.container for step in too_large.merges] == refused
+    assert too_large.rule.startswith("topologyManagerPolicy single-numa-node wants ")
+
+
+def test_in_pod_scope_memory_has_a_say_for_all_containers_together() -> None:
+    """Node 0 has the CPUs for both containers, but not the memory of both."""
+    managers = node(
+        T8N2, memory_policy="Static", topology_policy="single-numa-node", topology_scope="pod", memory_gib=10
+    )
+    grants = admitted(managers, named("first", guaranteed("500m", "6Gi")))
+    assert memory_of(grants, "first") == "app=6@0"
+    grants = admitted(managers, named("p", guaranteed("1", "2Gi"), guaranteed("1", "2Gi", name="b")), grants=grants)
+    assert memory_of(grants, "p") == "app=2@1 b=2@1"
+    assert cpus_of(grants).startswith("p/app=4 p/b=5 ")
 
 
 def test_devices_set_a_floor_for_the_numa_nodes_of_a_distributed_pick() -> None:
@@ -295,6 +332,27 @@ def test_strict_reservation_leaves_the_shared_containers_a_cpu() -> None:
     )
     assert "at least 1 must stay" in verdict.message
     assert cpus_of(admitted(managers, named("p", guaranteed("2")))) == "p/app=1-2 shared=3"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        pytest.param("0-7", "0-3", None, id="as many as must stay"),
+        pytest.param("0-7", "0-2", "requested=5, available=3", id="one fewer"),
+        pytest.param("0-3", "0", "requested=3, available=0", id="none could have been given"),
+        pytest.param("0-2", "0-2", None, id="who takes none is not to blame that there are too few"),
+        pytest.param("", "", None, id="not even where there are none"),
+    ],
+)
+def test_a_grant_leaves_the_minimum_of_the_shared_pool(before: str, after: str, why: str | None) -> None:
+    managers = replace(node(regular(8)), min_shared_cpus=4)
+    pools = CPUSet.parse(before), CPUSet.parse(after)
+    if why is None:
+        check_minimum_shared_pool(managers, *pools, named("p"))
+        return
+    with pytest.raises(AllocationError, match=why) as refused:
+        check_minimum_shared_pool(managers, *pools, named("p"))
+    assert refused.value.rule.startswith("exclusive grants leave the shared containers their minimum")
 
 
 def test_without_strict_reservation_the_reserved_cpus_are_the_shared_pool() -> None:

@@ -24,6 +24,16 @@ PathText = Annotated[str, Field(min_length=1)]
 QuantityText = Annotated[str, Field(max_length=64)]
 
 
+def _check_certificates(certificate: str, key: str, client_ca: str) -> None:
+    if bool(certificate) != bool(key) or (client_ca and not certificate):
+        raise ValueError("certificate and key belong together, and clientCA to both")
+
+
+def _check_address(address: str, client_ca: str) -> None:
+    if address not in ("127.0.0.1", "::1") and not client_ca:
+        raise ValueError(f"address {address}: beyond loopback certificate, key and clientCA are needed")
+
+
 def _quantities(values: dict[str, str]) -> dict[str, str]:
     for name, text in values.items():
         try:
@@ -299,10 +309,8 @@ class HTTPSection(Section):
 
     @model_validator(mode="after")
     def _beyond_loopback(self) -> HTTPSection:
-        if bool(self.certificate) != bool(self.key) or (self.clientCA and not self.certificate):
-            raise ValueError("certificate and key belong together, and clientCA to both")
-        if self.address not in ("127.0.0.1", "::1") and not self.clientCA:
-            raise ValueError(f"address {self.address}: beyond loopback certificate, key and clientCA are needed")
+        _check_certificates(self.certificate, self.key, self.clientCA)
+        _check_address(self.address, self.clientCA)
         return self
 
 
@@ -348,10 +356,9 @@ class QueuesGRPCSection(Section):
 
     @model_validator(mode="after")
     def _beyond_loopback(self) -> QueuesGRPCSection:
-        if bool(self.certificate) != bool(self.key) or (self.clientCA and not self.certificate):
-            raise ValueError("certificate and key belong together, and clientCA to both")
-        if self.port and self.address not in ("127.0.0.1", "::1") and not self.clientCA:
-            raise ValueError(f"address {self.address}: beyond loopback certificate, key and clientCA are needed")
+        _check_certificates(self.certificate, self.key, self.clientCA)
+        if self.port:
+            _check_address(self.address, self.clientCA)
         return self
 
 

@@ -7,6 +7,7 @@ Sources: cgroup-v1/cpusets.rst and cgroup-v2.rst of the kernel's documentation; 
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
 
@@ -189,6 +190,18 @@ _MEANINGS: dict[tuple[int, Action | None, int], _Meaning] = {
     (2, Action.CONTROL, errno.ENOENT): (NoControllerError, "a controller that is not free for this hierarchy", None),
     (0, None, errno.EINVAL): (RefusedSettingError, "this kernel does not take that value", None),
 }
+
+
+def make_all(writes: Iterable[Callable[[], None]]) -> None:
+    """Make every one of these writes, whatever becomes of the others. Raises the first refusal."""
+    refused: list[CgroupError] = []
+    for write in writes:
+        try:
+            write()
+        except CgroupError as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]
 
 
 def explain(version: int, action: Action, path: Path | str, error: OSError, value: str = "") -> CgroupError:

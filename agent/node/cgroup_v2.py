@@ -20,6 +20,7 @@ from agent.node.cgroup_errors import (
     NoControllerError,
     NotEffectiveError,
     explain,
+    make_all,
 )
 from agent.node.cgroup_files import CgroupFiles
 from agent.node.cgroup_paths import directory, levels, subgroups
@@ -83,14 +84,7 @@ class CgroupV2:
         )
 
     def write(self, group: PurePosixPath, settings: Settings) -> None:
-        refused: list[CgroupError] = []
-        for write in self._writes(group, settings):
-            try:
-                write()
-            except CgroupError as error:
-                refused.append(error)
-        if refused:
-            raise refused[0]
+        make_all(self._writes(group, settings))
 
     def _writes(self, group: PurePosixPath, wanted: Settings) -> list[Callable[[], None]]:
         writes: list[Callable[[], None]] = []

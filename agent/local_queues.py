@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from agent.model.occupancy import Occupancy
 from agent.queue_server import QueueServer
 from agent.queues.node_report import report_of_occupancy
-from agent.reporting import Report
 
 
 class LocalQueues:
@@ -15,6 +15,6 @@ class LocalQueues:
     def __init__(self, server: QueueServer) -> None:
         self._server = server
 
-    def deliver(self, report: Report, since: float) -> bool:
-        self._server.take_local(report_of_occupancy(report.occupancy))
+    def deliver(self, report: Occupancy, since: float) -> bool:
+        self._server.take_local(report_of_occupancy(report))
         return True

@@ -9,18 +9,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from agent.errors import AgentError
-from agent.formats.occupancy import encode_occupancy
+from agent.formats.occupancy import OccupancyEncoder
 from agent.keeper import Keeper
 from agent.log import say
 from agent.model.occupancy import Occupancy
 from agent.model.state import State
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.occupancy import Origin, occupancy
+from agent.policy.occupancy import OccupancyMaker, Origin
 from agent.serve.series import Tally
 
 if TYPE_CHECKING:
@@ -31,21 +30,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pinfold")
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A report and its text, made once for everybody."""
-
-    occupancy: Occupancy
-    text: str
-
-
 class Target(Protocol):
     """Somebody who is told every report."""
 
     @property
     def name(self) -> str: ...
 
-    def deliver(self, report: Report, since: float) -> bool:
+    def deliver(self, report: Occupancy, since: float) -> bool:
         """Take a report; whether it is delivered, not only on its way. since: when its change was seen, on a monotonic clock.
 
         Raises AgentError; it is then brought again.
@@ -59,10 +50,11 @@ class SpoolTarget:
 
     def __init__(self, spool: ReportSpool) -> None:
         self._spool = spool
+        self._encoder = OccupancyEncoder()
 
-    def deliver(self, report: Report, since: float) -> bool:
-        stamp = report.occupancy
-        self._spool.put(f"{stamp.epoch}-{stamp.generation:012d}", f"{report.text}\n".encode())
+    def deliver(self, report: Occupancy, since: float) -> bool:
+        text = self._encoder.encode(report)
+        self._spool.put(f"{report.epoch}-{report.generation:012d}", f"{text}\n".encode())
         return True
 
 
@@ -115,9 +107,9 @@ class RemoteTarget:
         self.courier = courier
         self._told = told
 
-    def deliver(self, report: Report, since: float) -> bool:
+    def deliver(self, report: Occupancy, since: float) -> bool:
         self._told.on_its_way(since)
-        self.courier.show(report.occupancy)
+        self.courier.show(report)
         return False
 
 
@@ -135,17 +127,17 @@ class Reporter:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._keeper = keeper
-        self._origin = origin
+        self._maker = OccupancyMaker(origin)
         self._targets = targets
         self._now = now
         self._made_from: tuple[State, Managers, NodeCapacity] | None = None
         self._told = {target.name: Told(target.name, tally, clock) for target in targets}
-        self.report: Report | None = None
+        self.report: Occupancy | None = None
 
     def look(self, since: float) -> None:
         """Report the state in force if it is another one, and try again what failed. since: when it was seen, by `clock`."""
         if not self._targets:
-            return  # a report of 250 pods takes tens of milliseconds: whoever asks the node service has one made
+            return  # a first report of 250 pods takes tens of milliseconds: whoever asks the node service has one made
         keeper = self._keeper
         before = self._made_from
         if before is not None and (
@@ -155,13 +147,12 @@ class Reporter:
                 if self._told[target.name].faulty and self.report is not None:
                     self._deliver(target, self.report, since)
             return
-        made = occupancy(keeper.state, keeper.managers, keeper.node, self._origin, self._now())
-        self.report = Report(made, encode_occupancy(made))
+        self.report = self._maker.report(keeper.state, keeper.managers, keeper.node, self._now())
         self._made_from = (keeper.state, keeper.managers, keeper.node)
         for target in self._targets:
             self._deliver(target, self.report, since)
 
-    def _deliver(self, target: Target, report: Report, since: float) -> None:
+    def _deliver(self, target: Target, report: Occupancy, since: float) -> None:
         try:
             arrived = target.deliver(report, since)
         except AgentError as error:

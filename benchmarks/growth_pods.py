@@ -11,11 +11,12 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
-from agent.formats.occupancy import encode_occupancy
+from agent.formats.occupancy import OccupancyEncoder, encode_occupancy
 from agent.model.state import Epoch, State
 from agent.node.state_store import StateStore
+from agent.policy.managers import Managers
 from agent.policy.observation import Observation, Wanted
-from agent.policy.occupancy import Origin, occupancy
+from agent.policy.occupancy import OccupancyMaker, Origin, occupancy
 from agent.policy.plan import decide
 from agent.policy.restore import fresh
 from benchmarks.bench_admission import ROOM, managers, pod
@@ -77,8 +78,16 @@ def decided(pods: int, scale: Scale, times: Lines, sizes: Lines) -> None:
     times.add("write the state (tmpfs)", pods, took)
     sizes.add("state file", pods, size)
     report = partial(occupancy, state, rules, ROOM, Origin("node"), 0.0)
-    times.add("occupancy report", pods, least_cpu(lambda: encode_occupancy(report()), scale.seconds))
+    times.add("occupancy report, the first", pods, least_cpu(lambda: encode_occupancy(report()), scale.seconds))
+    took = reporting_changes(rules, (state, decide(rules, ROOM, state, seen, {}).state), scale.seconds)
+    times.add("occupancy report, after a pod came or went", pods, took)
     sizes.add("occupancy report", pods, len(encode_occupancy(report())))
+
+
+def reporting_changes(rules: Managers, states: tuple[State, State], seconds: float) -> float:
+    """Reports and their text as a running agent makes them, of two states in turns that differ in one pod."""
+    turns, maker, encoder = cycle(states), OccupancyMaker(Origin("node")), OccupancyEncoder()
+    return least_cpu(lambda: encoder.encode(maker.report(next(turns), rules, ROOM, 0.0)), seconds)
 
 
 def saving(directory: Path, state: State, seconds: float) -> tuple[float, int]:

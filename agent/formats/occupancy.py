@@ -24,17 +24,39 @@ def zone_name(node: int) -> str:
     return f"node-{node}"
 
 
+class OccupancyEncoder:
+    """Writes full reports of one node. Keeps the text of every pod, since most do not change from one to the next."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, tuple[PodOccupancy, str]] = {}
+
+    def encode(self, report: Occupancy) -> str:
+        """The full report on one line."""
+        texts: dict[str, tuple[PodOccupancy, str]] = {}
+        for uid, pod in report.pods.items():
+            known = self._texts.get(uid)
+            keep = known is not None and _same(known[0], pod)
+            texts[uid] = known if known and keep else (pod, f"{_dumps(uid)}:{_dumps(encode_pod(pod))}")
+        self._texts = texts
+        pods = ",".join(text for _, text in texts.values())
+        return f'{_dumps(_head(report))[:-1]},"pods":{{{pods}}},"gone":[]}}'
+
+
 def encode_occupancy(report: Occupancy) -> str:
-    """The full report on one line."""
-    return _dumps({**_head(report), "pods": {uid: encode_pod(pod) for uid, pod in report.pods.items()}, "gone": []})
+    """One full report, on one line."""
+    return OccupancyEncoder().encode(report)
 
 
 def encode_changes(base: Occupancy, report: Occupancy) -> str:
     """What is different since `base`, an earlier report of the same node: to be applied to that one only."""
-    changed = {uid: encode_pod(pod) for uid, pod in report.pods.items() if base.pods.get(uid) != pod}
+    changed = {uid: encode_pod(pod) for uid, pod in report.pods.items() if not _same(base.pods.get(uid), pod)}
     gone = [uid for uid in base.pods if uid not in report.pods]
     stamp = {"base": {"epoch": str(base.epoch), "generation": base.generation}}
     return _dumps({**_head(report), **stamp, "pods": changed, "gone": gone})
+
+
+def _same(before: PodOccupancy | None, now: PodOccupancy) -> bool:
+    return before is now or before == now  # mostly the very same, which is told at once
 
 
 def _dumps(document: object) -> str:

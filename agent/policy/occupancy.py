@@ -1,6 +1,6 @@
 """The node occupancy report of a state: who occupies what, in which NUMA zone, and what is left (design section 10).
 
-A pure function of the state and the rules in force, so that a report always equals the state of the generation it names.
+A function of the state and the rules in force alone, so that a report always equals the state of the generation it names.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from agent.model.cpuset import CPUSet, union
 from agent.model.machine import Machine
@@ -26,7 +27,7 @@ from agent.model.occupancy import (
 from agent.model.pod import Pod
 from agent.model.quantity import Quantity
 from agent.model.resources import add
-from agent.model.state import PodRecord, State
+from agent.model.state import Blocks, PodRecord, State
 from agent.policy.cgroup_intents import has_slice
 from agent.policy.feature_gates import FeatureGates
 from agent.policy.gpu_request import gpu_request
@@ -51,15 +52,70 @@ class Origin:
     queue_label: str = QUEUE_LABEL
 
 
+class _Basis(NamedTuple):
+    """All that a pod's part of a report is made from."""
+
+    record: PodRecord
+    cpus: Mapping[str, CPUSet] | None
+    pod_cpus: CPUSet | None
+    memory: Mapping[str, Blocks] | None
+    pod_memory: Blocks | None
+    splits: Mapping[str, Split]
+    gates: FeatureGates
+    machine: Machine
+
+
+class OccupancyMaker:
+    """Makes the reports of one node. Keeps what it made of every pod, since most do not change from one report to the next."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._pods: dict[str, tuple[_Basis, PodOccupancy]] = {}
+
+    def report(self, state: State, managers: Managers, capacity: NodeCapacity, now_seconds: float) -> Occupancy:
+        """The report of a state. managers, capacity: those under which it is in force. now_seconds: Unix time.
+
+        A pod of which nothing has changed is the same object as in the report before.
+        """
+        cpu, memory = state.grants.cpu, state.grants.memory
+        splits = pod_splits(memory, state.pods)
+        made: dict[str, tuple[_Basis, PodOccupancy]] = {}
+        for uid, record in state.pods.items():
+            basis = _Basis(
+                record,
+                cpu.entries.get(uid),
+                cpu.pod_entries.get(uid),
+                memory.entries.get(uid),
+                memory.pod_entries.get(uid),
+                splits.get(uid, {}),
+                managers.gates,
+                managers.machine,
+            )
+            known = self._pods.get(uid)
+            if known is None or known[0] != basis:
+                pod = _pod(record, state, managers.gates, managers.machine, basis.splits, self._origin)
+                known = basis, pod
+            made[uid] = known
+        self._pods = made
+        pods = {uid: pod for uid, (_, pod) in made.items()}
+        return _report(pods, state, managers, capacity, self._origin, now_seconds)
+
+
 def occupancy(
     state: State, managers: Managers, capacity: NodeCapacity, origin: Origin, now_seconds: float
 ) -> Occupancy:
-    """The report of a state. managers, capacity: those under which it is in force. now_seconds: Unix time."""
-    splits = pod_splits(state.grants.memory, state.pods)
-    pods = {
-        uid: _pod(record, state, managers.gates, managers.machine, splits.get(uid, {}), origin)
-        for uid, record in state.pods.items()
-    }
+    """One report, for whoever wants no more of them."""
+    return OccupancyMaker(origin).report(state, managers, capacity, now_seconds)
+
+
+def _report(
+    pods: Mapping[str, PodOccupancy],
+    state: State,
+    managers: Managers,
+    capacity: NodeCapacity,
+    origin: Origin,
+    now_seconds: float,
+) -> Occupancy:
     reserved = {
         name: amount - capacity.allocatable.get(name, Quantity(Fraction(0)))
         for name, amount in capacity.capacity.items()

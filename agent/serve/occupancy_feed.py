@@ -10,9 +10,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from agent.formats.occupancy import encode_changes, encode_occupancy
+from agent.formats.occupancy import OccupancyEncoder, encode_changes
 from agent.model.occupancy import Occupancy
-from agent.policy.occupancy import Origin, occupancy
+from agent.policy.occupancy import OccupancyMaker, Origin
 from agent.proto import node_v1_pb2 as v1
 from agent.serve.board import NodeView
 
@@ -23,7 +23,8 @@ class OccupancyFeed:
     """Lives on one event loop. now: Unix time."""
 
     def __init__(self, origin: Origin, kept: int = KEPT_REPORTS, now: Callable[[], float] = time.time) -> None:
-        self._origin = origin
+        self._maker = OccupancyMaker(origin)
+        self._encoder = OccupancyEncoder()
         self._now = now
         self._reports: deque[Occupancy] = deque(maxlen=kept)
         self._made_from: NodeView | None = None
@@ -38,7 +39,7 @@ class OccupancyFeed:
             or before.managers is not view.managers
             or before.capacity is not view.capacity
         ):
-            self._reports.append(occupancy(view.state, view.managers, view.capacity, self._origin, self._now()))
+            self._reports.append(self._maker.report(view.state, view.managers, view.capacity, self._now()))
             self._made_from = view
         return self._reports[-1]
 
@@ -50,7 +51,7 @@ class OccupancyFeed:
     def whole(self, report: Occupancy) -> str:
         """The text of a full report."""
         if self._text is None or self._text[0] is not report:
-            self._text = report, encode_occupancy(report)
+            self._text = report, self._encoder.encode(report)
         return self._text[1]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from agent.formats.node_resource_topology import encode_node_resource_topology
 from agent.formats.numa_placement import encode_placement
-from agent.formats.occupancy import encode_changes, encode_occupancy
+from agent.formats.occupancy import OccupancyEncoder, encode_changes, encode_occupancy
 from agent.formats.pods_fingerprint import fingerprint, xxh64
 from agent.model.cpuset import CPUSet
 from agent.model.occupancy import Held, Holdings, Occupancy
@@ -68,6 +68,15 @@ def test_a_report_reads_as_documented() -> None:
     assert pod["held"] == {"node-0": {"cpus": "1-2", "memory": {"memory": GIB}}}
     assert pod["containers"][0]["held"] == pod["held"]
     assert (pod["requested"]["cpu"], pod["effective"]["cpu"]) == ("4", "2")
+
+
+@given(histories())
+def test_an_encoder_that_remembers_writes_what_one_without_memory_writes(history: list[tuple[Node, Occupancy]]) -> None:
+    encoder = OccupancyEncoder()
+    for _, report in history:
+        text = encoder.encode(report)
+        assert text == encode_occupancy(report)
+        assert list(json.loads(text)["pods"]) == list(report.pods)
 
 
 @given(histories())

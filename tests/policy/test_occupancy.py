@@ -18,7 +18,7 @@ from agent.model.state import PodRecord, Resize, ResizeState
 from agent.policy.managers import Managers
 from agent.policy.memory_split import pod_splits
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.occupancy import Origin, occupancy
+from agent.policy.occupancy import OccupancyMaker, Origin, occupancy
 from agent.policy.resize_terms import effective_requests
 from tests.nodes import GIB, named, node
 from tests.pods import app, guaranteed, sized, spelt
@@ -177,6 +177,26 @@ def histories(draw: st.DrawFn) -> list[tuple[Node, Occupancy]]:
 
 
 SMALL = capacity("cpu=7 memory=12Gi")
+
+
+@given(histories())
+def test_a_maker_that_remembers_makes_what_one_without_memory_makes(history: list[tuple[Node, Occupancy]]) -> None:
+    maker = OccupancyMaker(ORIGIN)
+    for node_, fresh in history:
+        assert maker.report(node_.state, node_.managers, node_.node, 1.5) == fresh
+
+
+def test_a_pod_that_has_not_changed_is_not_made_again() -> None:
+    node_, maker = Node(node(regular(9)), capacity("cpu=8 memory=64Gi")), OccupancyMaker(ORIGIN)
+    node_.want(named("x", guaranteed("2")))
+    first = maker.report(node_.state, node_.managers, node_.node, 1.5)
+    node_.want(named("y", guaranteed("2")))
+    second = maker.report(node_.state, node_.managers, node_.node, 2.5)
+    node_.want(sizes(named("x", guaranteed("2")), "cpu=3 memory=1Gi"))
+    third = maker.report(node_.state, node_.managers, node_.node, 3.5)
+    assert second.pods["x"] is first.pods["x"]
+    assert third.pods["x"] is not second.pods["x"]
+    assert third.pods["y"] is second.pods["y"]
 
 
 def model_of(record: PodRecord) -> dict[str, Fraction]:

@@ -141,6 +141,44 @@ def test_a_container_without_cpus_of_its_own_needs_none_to_be_free(scope: str) -
     assert cpus_of(admitted(managers, pod)) == "p/app=1-3 shared=0"
 
 
+@pytest.mark.parametrize("scope", ["container", "pod"])
+def test_a_single_cpu_has_a_say_as_well(scope: str) -> None:
+    managers = node(T8N2, memory_policy="Static", topology_policy="restricted", topology_scope=scope)
+    grants = admitted(managers, named("first", guaranteed("3")), named("p", guaranteed("1", "1Gi")))
+    assert cpus_of(grants).startswith("first/app=1-3 p/app=4 ")
+    assert memory_of(grants, "p") == "app=1@1"
+
+
+def test_who_asks_for_nothing_exclusive_says_nothing() -> None:
+    managers = node(T8N2, memory_policy="Static", topology_policy="restricted")
+    (step,) = admit(managers, fresh(managers), named("p", app(whole("1"), whole("2")))).merges
+    assert step.providers == (None, None, None)
+
+
+def test_memory_over_two_nodes_does_not_force_a_distributed_pick_onto_both() -> None:
+    """As devices there would."""
+    spread = {"distribute-cpus-across-numa": "true"}
+    managers = node(
+        regular(16, numa=2), cpu_options=spread, memory_policy="Static", topology_policy="best-effort", memory_gib=10
+    )
+    grants = admitted(managers, named("p", guaranteed("4", "15Gi")))
+    assert memory_of(grants, "p") == "app=15@0,1"
+    assert cpus_of(grants).startswith("p/app=8-11 ")
+
+
+@pytest.mark.parametrize(("option", "expected"), [("true", "p/app=1-4 "), ("false", "TopologyAffinityError")])
+def test_align_by_socket_accepts_nodes_of_one_socket(option: str, expected: str) -> None:
+    """Four NUMA nodes of four CPUs in two sockets, three free in each: a request of four fits into no node, but into a socket."""
+    managers = node(
+        regular(16, sockets=2, numa=4),
+        cpu_options={"align-by-socket": option},
+        topology_policy="restricted",
+        feature_gates={"CPUManagerPolicyAlphaOptions": True},
+    )
+    grants = Grants(CPUState(CPUSet.parse("0-6,8-10,12-14"), {}, {}), fresh(managers).memory)
+    assert outcome(admit(managers, grants, named("p", guaranteed("4")))).startswith(expected)
+
+
 @pytest.mark.parametrize(("scope", "merges", "refused"), [("container", ["app", "side"], ["app"]), ("pod", [""], [""])])
 def test_a_verdict_has_the_merges_behind_it_and_the_hint_of_every_container(
     scope: str, merges: list[str], refused: list[str]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -45,13 +45,13 @@ def conflicts(config: Config) -> tuple[PolicyConflict, ...]:
 
 def backend(config: Config) -> Enforcement:
     """The enforcement backend, ready for use. Raises CgroupError where it cannot work here, ConfigError."""
-    enforcement = assemble(config)
+    enforcement = assemble(config, _say)
     enforcement.open()
     return enforcement
 
 
-def assemble(config: Config) -> Enforcement:
-    """The same before anything is written. Raises CgroupError where there are no cgroups that it needs, ConfigError."""
+def assemble(config: Config, tell: Callable[[Manager], None] = lambda manager: None) -> Enforcement:
+    """The same before anything is written. tell: what was found of systemd. Raises CgroupError where there are no cgroups that it needs, ConfigError."""
     section = config.enforcement
     strict = section.podQuota == "strict"
     if section.backend == "none":
@@ -60,8 +60,8 @@ def assemble(config: Config) -> Enforcement:
     runtime = _runtime(section)
     kubelet = _kubelet_cgroups(config, hierarchy, runtime)
     if section.backend == "cri":
-        return _through_the_runtime(hierarchy, kubelet, runtime, section)
-    units, of_exec = _units(section, hierarchy)
+        return _through_the_runtime(hierarchy, kubelet, runtime, section, tell)
+    units, of_exec = _units(section, hierarchy, tell)
     cgroups = ExecCgroups(hierarchy, group_path(section.parent), of_exec)
 
     def find() -> Mapping[CgroupKey, PurePosixPath]:
@@ -79,14 +79,22 @@ def systemd(section: EnforcementSection, hierarchy: Hierarchy) -> Manager:
     return find_manager(hierarchy, Path(section.cgroupRoot), SystemdBus())
 
 
-def _units(section: EnforcementSection, hierarchy: Hierarchy) -> tuple[UnitWriter, ExecUnits] | tuple[None, None]:
-    """Who writes what systemd manages, and makes units for `pinfold exec`; said in the log."""
-    manager = systemd(section, hierarchy)
+def _say(manager: Manager) -> None:
     level = logging.WARNING if manager.odd else logging.INFO
     if manager.bus is None:
         say(_log, level, "cgroups are written directly", why=manager.text)
+    else:
+        say(_log, level, "cgroups are written through unit properties", by=manager.text)
+
+
+def _units(
+    section: EnforcementSection, hierarchy: Hierarchy, tell: Callable[[Manager], None]
+) -> tuple[UnitWriter, ExecUnits] | tuple[None, None]:
+    """Who writes what systemd manages, and makes units for `pinfold exec`."""
+    manager = systemd(section, hierarchy)
+    tell(manager)
+    if manager.bus is None:
         return None, None
-    say(_log, level, "cgroups are written through unit properties", by=manager.text)
     writer = UnitWriter(hierarchy, manager.bus)
     return writer, ExecUnits(hierarchy, manager.bus, writer)
 
@@ -115,7 +123,11 @@ def _nobody() -> Instances:
 
 
 def _through_the_runtime(
-    hierarchy: Hierarchy, kubelet: KubeletCgroups | None, runtime: CRIClient | None, section: EnforcementSection
+    hierarchy: Hierarchy,
+    kubelet: KubeletCgroups | None,
+    runtime: CRIClient | None,
+    section: EnforcementSection,
+    tell: Callable[[Manager], None],
 ) -> Enforcement:
     """Backend cri: the runtime writes the containers' cgroups; what is in force is read from the files all the same."""
     if kubelet is None or runtime is None:
@@ -128,7 +140,7 @@ def _through_the_runtime(
         return {key: group for key, group in kubelet.find().items() if isinstance(key, ContainerCgroup)}
 
     find = containers if section.containersOnly else kubelet.find
-    units, _ = _units(section, hierarchy)
+    units, _ = _units(section, hierarchy, tell)
 
     def hold(settings: Mapping[PurePosixPath, Settings]) -> None:
         if units is not None:  # the scopes of containers are the runtime's to write

@@ -10,7 +10,7 @@ import pytest
 from agent.model.cpuset import CPUSet
 from agent.model.machine import CPUTopology
 from agent.model.pod import Container, Pod
-from agent.model.state import CPUState, Grants
+from agent.model.state import CPUState, Grants, MemoryBlock
 from agent.policy.admission import admit, check_minimum_shared_pool
 from agent.policy.device_hints import DeviceHints
 from agent.policy.hint_family import Hint
@@ -207,6 +207,29 @@ def test_in_pod_scope_memory_has_a_say_for_all_containers_together() -> None:
     assert cpus_of(grants).startswith("p/app=4 p/b=5 ")
 
 
+def test_with_prefer_closest_memory_goes_to_nodes_that_are_near_to_each_other() -> None:
+    """Node 2 is nearer to node 1 than node 0 is; what needs two nodes gets 1 and 2."""
+    rows = {0: (10, 30, 30), 1: (30, 10, 12), 2: (30, 12, 10)}
+    for closest, nodes in (("true", "1,2"), ("false", "0,1")):
+        managers = node(
+            regular(12, numa=3),
+            memory_policy="Static",
+            memory_gib=10,
+            topology_policy="restricted",
+            topology_options={"prefer-closest-numa-nodes": closest},
+        )
+        managers = replace(managers, machine=replace(managers.machine, distances=rows))
+        assert memory_of(admitted(managers, named("p", guaranteed("1500m", "15Gi"))), "p") == f"app=15@{nodes}"
+
+
+def test_a_refusal_for_memory_alone_has_its_numbers_too() -> None:
+    managers = node(T8N2, cpu_policy="none", memory_policy="Static", topology_policy="single-numa-node", memory_gib=10)
+    verdict = admit(managers, fresh(managers), named("p", guaranteed("1", "15Gi")))
+    assert verdict.reason == "TopologyAffinityError"
+    assert f"memory: asked {15 * GIB}; NUMA node 0 has {9 * GIB} free" in verdict.message
+    assert verdict.hint
+
+
 def test_devices_set_a_floor_for_the_numa_nodes_of_a_distributed_pick() -> None:
     """BL-19: five CPUs on each of the four nodes that devices sit on."""
     managers = node(
@@ -310,6 +333,37 @@ def scoped(scope: str, policy: str = "best-effort") -> dict[str, Any]:
 def test_a_bubble_in_pod_scope(pod: Pod, expected: str) -> None:
     managers = node(regular(8), **scoped("pod"))
     assert outcome(admit(managers, fresh(managers), pod)) == expected
+
+
+@pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
+def test_a_bubble_has_memory_too_and_slices_of_it(policy: str) -> None:
+    managers = node(T8N2, memory_policy="Static", memory_gib=10, **scoped("pod", policy))
+    first = admitted(managers, named("first", guaranteed("500m", "6Gi")))
+    pod = bubble("2", guaranteed("1", "1Gi", name="main"), app(name="side"), memory="4Gi")
+    verdict = admit(managers, first, pod)
+    assert outcome(verdict) == "b/main=4 b/side=5 b=4-5 shared=0-3,6-7"
+    assert verdict.affinities == dict.fromkeys(["main", "side"], Hint(0b10, True))
+    assert verdict.grants.memory.pod_entries == {"b": (MemoryBlock("memory", 4 * GIB, 0b10),)}
+    assert memory_of(verdict.grants, "b").startswith("main=1@1")
+    assert verdict.grants.memory.machine[1].memory["memory"].reserved == 4 * GIB
+    assert remove(managers, verdict.grants, "b") == first
+
+
+def test_a_refused_bubble_says_why_in_the_words_of_its_scope() -> None:
+    managers = node(T8N2, **scoped("pod", "single-numa-node"))
+    verdict = admit(managers, fresh(managers), bubble("5", guaranteed("2", name="main"), app(name="side")))
+    assert verdict.message.startswith(
+        "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager: cpu: asked 5; "
+    )
+
+
+def test_devices_set_a_floor_for_a_bubble_as_well() -> None:
+    spread = {"distribute-cpus-across-numa": "true"}
+    managers = node(regular(16, numa=2), cpu_options=spread, **scoped("pod"))
+    devices = DeviceHints(pod={"example.com/nic": (Hint(0b11, True),)})
+    pod = bubble("4", guaranteed("2", name="main"), app(name="side"))
+    assert admit(managers, fresh(managers), pod, devices).grants.cpu.pod_entries["b"] == CPUSet.parse("1-2,8-9")
+    assert admit(managers, fresh(managers), pod).grants.cpu.pod_entries["b"] == CPUSet.parse("1-4")
 
 
 def test_a_strict_policy_refuses_the_empty_pool_as_a_lack_of_alignment() -> None:

@@ -376,6 +376,86 @@ def test_a_strict_policy_refuses_the_empty_pool_as_a_lack_of_alignment() -> None
     )
 
 
+EMPTY_MEMORY = (
+    "pod rejected, sum of exclusive container memory requests equals pod budget, "
+    "leaving no memory for shared containers"
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "memory_policy", "reason", "message"),
+    [
+        ("best-effort", "Static", "EmptyPodSharedPoolError", EMPTY_MEMORY),
+        (
+            "restricted",
+            "Static",
+            "TopologyAffinityError",
+            f"Pod Scope pod with pod-level resources failed admission under pod-scope topology manager: {EMPTY_MEMORY}",
+        ),
+        ("restricted", "None", "", ""),
+    ],
+)
+def test_a_bubble_needs_memory_left_for_those_without_their_own(
+    policy: str, memory_policy: str, reason: str, message: str
+) -> None:
+    managers = node(regular(8), memory_policy=memory_policy, **scoped("pod", policy))
+    pod = bubble("4", guaranteed("2", "4Gi", name="main"), app(name="side"), memory="4Gi")
+    verdict = admit(managers, fresh(managers), pod)
+    assert (verdict.reason, verdict.message) == (reason, message)
+    if reason:
+        assert verdict.hint.startswith("raise the pod's memory in .spec.resources")
+        assert verdict.rule.startswith("what the exclusive containers leave")
+
+
+def test_without_a_cpu_manager_nobody_asks_what_is_left_of_a_bubbles_cpus() -> None:
+    managers = node(regular(8), cpu_policy="none", memory_policy="Static", **scoped("pod", "restricted"))
+    pod = bubble("2", guaranteed("2", "1Gi", name="main"), app(name="side"))
+    (entry,) = admitted(managers, pod).memory.pod_entries.values()
+    assert entry == (MemoryBlock("memory", 4 * GIB, 0b1),)
+
+
+def test_who_holds_memory_alone_keeps_it_and_gives_it_back() -> None:
+    managers = node(T8N2, cpu_policy="none", memory_policy="Static")
+    pod = named("p", guaranteed("1", "2Gi"))
+    grants = admitted(managers, pod)
+    assert admit(managers, grants, pod).grants is grants
+    assert remove(managers, grants, "p") == fresh(managers)
+    assert remove(managers, grants, "q") is grants
+
+
+def test_a_cpu_with_two_owners_is_shared_once_both_have_gone() -> None:
+    managers = node(regular(8))
+    both = {"a": {"app": CPUSet.parse("1-2")}, "b": {"app": CPUSet.parse("2-3")}}
+    grants = Grants(CPUState(CPUSet.parse("0,4-7"), both, {}), fresh(managers).memory)
+    one = remove(managers, grants, "a")
+    assert cpus_of(one) == "b/app=2-3 shared=0-1,4-7"
+    assert cpus_of(remove(managers, one, "b")) == "shared=0-7"
+
+
+@pytest.mark.parametrize(
+    ("config", "shared", "held", "after"),
+    [
+        pytest.param({}, "0,3-7", "1-2,9", "0-7", id="a CPU that the machine has lost does not return"),
+        pytest.param(
+            {"cpu_options": {"strict-cpu-reservation": "true"}}, "3-7", "0-2", "1-7", id="nor one that is reserved now"
+        ),
+        pytest.param(
+            {"cpu_policy": "none"}, "0,3-7", "1-2,9", "0-7", id="what static gave returns under policy none too"
+        ),
+        pytest.param({"cpu_policy": "none"}, "", "1-2", "", id="unless there is no shared pool any more"),
+        pytest.param({"cpu_policy": "none"}, "0,4-7", "1-3", "0-2,4-7", id="and nothing of another's"),
+    ],
+)
+def test_cpus_return_to_the_shared_pool_as_far_as_they_belong_there(
+    config: dict[str, Any], shared: str, held: str, after: str
+) -> None:
+    managers = node(regular(8), **config)
+    others = {"q": {"app": CPUSet.parse("3")}} if after == "0-2,4-7" else {}
+    cpu = CPUState(CPUSet.parse(shared), {"p": {"app": CPUSet.parse(held)}, **others}, {})
+    left = remove(managers, Grants(cpu, fresh(managers).memory), "p")
+    assert str(left.cpu.default) == after
+
+
 def test_container_scope_cuts_slices_from_the_node() -> None:
     managers = node(regular(8), **scoped("container"))
     verdict = admit(managers, fresh(managers), bubble("4", guaranteed("2", name="main"), app(name="side")))

@@ -45,6 +45,7 @@ from agent.serve.queue_series import QUEUE_SERIES
 from agent.serve.queue_service import QueueService
 from agent.serve.series import Tally
 from agent.serve.sockets import SocketAccess
+from agent.serve.steady_clock import steady_clock
 from agent.serve.tls import ServerTLS
 from agent.serve.webhook import PATH as WEBHOOK_PATH
 from agent.serve.webhook import WEBHOOK_LIMITS, ResizeWebhook
@@ -59,15 +60,15 @@ _OPEN = ("/metrics", "/livez", "/readyz", "/healthz")  # for scrapers and probes
 class QueueServer:
     """Use as a context manager: serves in between. Raises AgentError where something cannot be had.
 
-    cluster: objects of an API server, besides those of files. lease: where several replicas share the work of one.
-    ticked: told every few seconds how many pods are kept.
+    clock: Unix seconds. cluster: objects of an API server, besides those of files. lease: where several replicas share the work
+    of one. ticked: told every few seconds how many pods are kept.
     """
 
     def __init__(
         self,
         section: QueuesSection,
         loop: ServingLoop,
-        clock: Clock = time.time,
+        clock: Clock | None = None,
         *,
         cluster: ClusterObjects | None = None,
         lease: LeaseCandidate | None = None,
@@ -80,7 +81,7 @@ class QueueServer:
         self.grpc: QueueService | None = None
         self._section = section
         self._loop = loop
-        self._clock = clock
+        self._clock = clock or steady_clock()
         self._cluster = cluster
         self._lease = lease
         self._files = ObjectFiles([Path(each) for each in section.objects])

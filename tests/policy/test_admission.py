@@ -13,6 +13,7 @@ from agent.model.pod import Container, Pod
 from agent.model.state import CPUState, Grants, MemoryBlock
 from agent.policy.admission import admit, check_minimum_shared_pool
 from agent.policy.device_hints import DeviceHints
+from agent.policy.eligibility import claims
 from agent.policy.hint_family import Hint
 from agent.policy.refusal import AllocationError
 from agent.policy.removal import container_started, remove
@@ -189,7 +190,9 @@ def test_a_verdict_has_the_merges_behind_it_and_the_hint_of_every_container(
     assert [step.container for step in verdict.merges] == merges
     assert all(step.merged.best == Hint(0b01, True) for step in verdict.merges)
     assert verdict.exact
-    too_large = admit(managers, fresh(managers), named("p", guaranteed("5"), guaranteed("1", name="side")))
+    pod = named("p", guaranteed("5"), guaranteed("1", name="side"))
+    too_large = admit(managers, fresh(managers), pod)
+    assert too_large.claims == claims(pod, managers.gates)
     assert too_large.message.startswith("Resources cannot be allocated with Topology locality: cpu: asked ")
     assert [step.container for step in too_large.merges] == refused
     assert too_large.rule.startswith("topologyManagerPolicy single-numa-node wants ")

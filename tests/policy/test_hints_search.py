@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model.numa import NodeMask
-from agent.policy import hint_intersections, hint_narrowest, hint_preferred
+from agent.policy import hint_intersections, hint_narrowest, hint_preferred, hint_search
 from agent.policy.hint_family import CapacityHints, Hint, Need, Offer
 from agent.policy.hint_search import CommonMasks, narrowest, narrowest_size
 from agent.policy.hint_tables import TableSearch, Universe, hint_table, intersections, numbers, table_of
@@ -199,6 +199,34 @@ def test_within_twelve_nodes_nothing_is_left_unproven() -> None:
     search = CommonMasks(awkward(12), everything(12), numa_distances(everything(12), flat_distances(12)))
     assert search.best_preferred().exact
     assert search.best_intersection().exact
+
+
+@pytest.mark.parametrize(("nodes", "proven"), [(9, True), (12, True), (13, False)])
+def test_where_packing_proves_nothing_tables_answer_for_up_to_twelve_nodes(
+    monkeypatch: pytest.MonkeyPatch, nodes: int, *, proven: bool
+) -> None:
+    for module in (hint_search, hint_narrowest, hint_preferred, hint_intersections):
+        monkeypatch.setattr(module, "Budget", lambda steps=0: Budget(0))
+    amounts = [{node: node * 7919 * factor % 8191 for node in range(nodes)} for factor in (3, 31, 577, 1009)]
+    hints = CapacityHints(everything(nodes), tuple(Need(each, 2000 * nodes) for each in amounts), nodes // 2)
+    for containing in (0, 1):
+        found = narrowest(hints, containing)
+        assert found.exact is proven
+        if proven:
+            listed = (m for m in range(1, 1 << nodes) if hints.admits(m) and not containing & ~m)
+            assert found.mask == min(listed, key=lambda mask: (mask.bit_count(), mask))
+    least, exact = narrowest_size(hints)
+    assert exact is proven
+    if proven:
+        assert least == min(m.bit_count() for m in range(1, 1 << nodes) if hints.admits(m))
+    pair = [Offer(hints), Offer(CapacityHints(hints.nodes, hints.needs[1:], hints.preferred_size))]
+    search, tables = CommonMasks(pair, everything(nodes), None), TableSearch(pair, *[everything(nodes)] * 2, None)
+    for found, expected in (
+        (search.best_preferred(), tables.best_preferred()),
+        (search.best_intersection(), tables.best_intersection()),
+    ):
+        assert found.exact is proven
+        assert not proven or found == expected
 
 
 def test_a_provider_that_lists_thousands_of_masks_does_not_multiply_the_work() -> None:

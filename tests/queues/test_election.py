@@ -138,6 +138,9 @@ def test_a_write_changes_the_lease_even_with_a_clock_that_stands_still() -> None
     again = claim(seen(record, 2.0), A, 2.0, WALL)
     assert again is not None
     assert again.renewed != record.renewed
+    back = release(seen(record, 2.0), A, WALL)
+    assert back is not None
+    assert back.renewed != record.renewed
 
 
 # --- the whole of it, simulated ---

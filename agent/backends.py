@@ -51,7 +51,10 @@ def backend(config: Config) -> Enforcement:
 
 
 def assemble(config: Config, tell: Callable[[Manager], None] = lambda manager: None) -> Enforcement:
-    """The same before anything is written. tell: what was found of systemd. Raises CgroupError where there are no cgroups that it needs, ConfigError."""
+    """The same before anything is written. tell: hears what was found of systemd.
+
+    Raises CgroupError where there are no cgroups that it needs, ConfigError.
+    """
     section = config.enforcement
     strict = section.podQuota == "strict"
     if section.backend == "none":

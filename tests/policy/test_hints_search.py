@@ -220,7 +220,8 @@ def test_where_packing_proves_nothing_tables_answer_for_up_to_twelve_nodes(
     if proven:
         assert least == min(m.bit_count() for m in range(1, 1 << nodes) if hints.admits(m))
     pair = [Offer(hints), Offer(CapacityHints(hints.nodes, hints.needs[1:], hints.preferred_size))]
-    search, tables = CommonMasks(pair, everything(nodes), None), TableSearch(pair, *[everything(nodes)] * 2, None)
+    search = CommonMasks(pair, everything(nodes), None)
+    tables = TableSearch(pair, everything(nodes), everything(nodes), None)
     for found, expected in (
         (search.best_preferred(), tables.best_preferred()),
         (search.best_intersection(), tables.best_intersection()),

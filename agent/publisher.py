@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agent.formats.podresources import Answers, encode_answers
+from agent.formats.podresources import Answers, AnswersEncoder
 from agent.keeper import Keeper
 from agent.model.cpuset import CPUSet
 from agent.model.podresources import Passed, PassedDevices
@@ -52,6 +52,7 @@ class Publisher:
         self._since = time.monotonic()
         self._drift: deque[str] = deque(maxlen=_DRIFT_LINES)
         self._made_from: tuple[State, Managers, PassedDevices] | None = None
+        self._encoder = AnswersEncoder()
         self.answers = Answers()
         self.paused = False
 
@@ -95,7 +96,7 @@ class Publisher:
         pods = [record.pod for record in state.pods.values()]
         passed = {pod.uid: devices.of(pod.uid, pod.namespace, pod.name) for pod in pods} if devices.pods else _NOTHING
         view = podresources_view(pods, state.grants, allocatable, self._shape, passed, devices.allocatable)
-        self.answers = encode_answers(view)
+        self.answers = self._encoder.encode(view)
         self._made_from = (state, managers, devices)
         self._serve(self.answers)
         if self._upstream is not None and (before is None or before[0].pods.keys() != state.pods.keys()):

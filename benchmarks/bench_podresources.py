@@ -72,7 +72,7 @@ def serve_prepared(path: Path, node: PodResourcesView) -> None:
 
 def serve_rebuilt(path: Path, node: PodResourcesView) -> None:
     def listing() -> bytes:
-        return b"".join(map(encode_get.__wrapped__, node.pods))
+        return b"".join(map(encode_get, node.pods))
 
     answers: dict[str, Callable[[], bytes]] = {"List": listing, METHODS[1]: lambda: encode_allocatable(node)}
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from agent.model.cpuset import bits
 from agent.model.pod import ContainerKind
@@ -15,8 +14,6 @@ from agent.model.podresources import ContainerView, PodResourcesView, PodView
 from agent.model.state import Blocks, MemoryBlock
 from agent.proto import podresources_v1_pb2 as v1
 from agent.proto import podresources_v1alpha1_pb2 as v1alpha1
-
-_CACHED_PODS = 4096  # a change touches one pod or a few; the others are not serialised again
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +29,34 @@ class Answers:
     get: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
 
 
+class AnswersEncoder:
+    """Makes the answers of one view after the other. A change touches one pod or a few: the others are not serialised again.
+
+    Only the pods of the newest view are remembered: a cache that lives longer than they do would grow with every pod that comes.
+    """
+
+    def __init__(self) -> None:
+        self._pods: dict[PodView, tuple[bytes, bytes]] = {}
+
+    def encode(self, view: PodResourcesView) -> Answers:
+        """The answers that describe `view`."""
+        known = self._pods
+        # The answers of List and Get both hold PodResources as field 1, so List is all of Get's answers in a row.
+        made = [(pod, known.get(pod) or (encode_get(pod), _list_element_v1alpha1(pod))) for pod in view.pods]
+        self._pods = dict(made)
+        return Answers(
+            list=b"".join(chunk for _, (chunk, _) in made),
+            list_v1alpha1=b"".join(chunk for _, (_, chunk) in made),
+            allocatable=encode_allocatable(view),
+            get={(pod.namespace, pod.name): chunk for pod, (chunk, _) in made},
+        )
+
+
 def encode_answers(view: PodResourcesView) -> Answers:
-    """The answers that describe `view`."""
-    # The answers of List and Get both hold PodResources as field 1, so List is all of Get's answers in a row.
-    chunks = [(pod.namespace, pod.name, encode_get(pod)) for pod in view.pods]
-    return Answers(
-        list=b"".join(chunk for _, _, chunk in chunks),
-        list_v1alpha1=b"".join(map(_list_element_v1alpha1, view.pods)),
-        allocatable=encode_allocatable(view),
-        get={(namespace, name): chunk for namespace, name, chunk in chunks},
-    )
+    """The answers that describe `view`, which is the only one."""
+    return AnswersEncoder().encode(view)
 
 
-@lru_cache(maxsize=_CACHED_PODS)
 def encode_get(pod: PodView) -> bytes:
     """A v1 GetPodResourcesResponse; also one element of a ListPodResourcesResponse."""
     message = v1.PodResources(
@@ -64,7 +76,6 @@ def encode_allocatable(view: PodResourcesView) -> bytes:
     return message.SerializeToString()
 
 
-@lru_cache(maxsize=_CACHED_PODS)
 def _list_element_v1alpha1(pod: PodView) -> bytes:
     """One pod of a v1alpha1 List: app containers only, and of them the names and devices (this version knows no more)."""
     apps = [container for container in pod.containers if container.kind is ContainerKind.APP]

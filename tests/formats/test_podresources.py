@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from agent.formats.cpu_checkpoint import cpu_state, read_cpu_checkpoint
 from agent.formats.memory_checkpoint import memory_state, read_memory_checkpoint
-from agent.formats.podresources import Answers, encode_allocatable, encode_answers, encode_get
+from agent.formats.podresources import Answers, AnswersEncoder, encode_allocatable, encode_answers, encode_get
 from agent.formats.pods import decode_pod
 from agent.model.cpuset import CPUSet
 from agent.model.pod import ContainerKind
@@ -88,6 +90,18 @@ def test_a_node_without_pods_has_empty_answers() -> None:
     assert encode_answers(PodResourcesView()) == Answers()
 
 
+def test_an_encoder_remembers_the_pods_of_the_newest_view_and_no_others() -> None:
+    encoder = AnswersEncoder()
+    kept = encoder.encode(PodResourcesView((PodView("kept", "n"), PodView("pod-0", "n")))).get["n", "kept"]
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for number in range(1, 500):
+        answers = encoder.encode(PodResourcesView((PodView("kept", "n"), PodView(f"pod-{number}", "n"))))
+        assert answers.get["n", "kept"] is kept  # not serialised again
+    gc.collect()
+    assert sys.getallocatedblocks() - before < 499
+
+
 names = st.text(st.characters(codec="utf-8"), max_size=6)
 cpusets = st.builds(CPUSet, st.integers(0, (1 << 512) - 1))
 blocks = st.lists(
@@ -96,6 +110,13 @@ blocks = st.lists(
 containers = st.builds(ContainerView, names, st.sampled_from(list(ContainerKind)), cpusets, blocks)
 pod_views = st.builds(PodView, names, names, st.lists(containers, max_size=3).map(tuple), cpusets, blocks)
 views = st.builds(PodResourcesView, st.lists(pod_views, max_size=4).map(tuple), cpusets, blocks)
+
+
+@given(st.lists(views, max_size=3))
+def test_an_encoder_that_has_made_others_makes_the_same_answers(others: list[PodResourcesView]) -> None:
+    encoder = AnswersEncoder()
+    for view in (*others, *others):
+        assert encoder.encode(view) == encode_answers(view)
 
 
 @given(views)

@@ -99,6 +99,7 @@ def test_spread_order_inside_the_nodes() -> None:
         pytest.param((903, 906, 902, 402), 4, 7, 2, (1, 3, 2, 1), id="groups of two of many"),
         pytest.param((902, 4, 903, 1), 4, 7, 1, (3, 1, 2, 1), id="a tie by rounding gives the first node more"),
         pytest.param((2, 1), 1, 1, 1, (1, 0), id="one node of two"),
+        pytest.param((1, 1, 2), 2, 3, 1, (1, 0, 2), id="the one that can give more is last"),
     ],
 )
 def test_split(free: Sequence[int], width: int, groups: int, size: int, expected: Sequence[int] | None) -> None:

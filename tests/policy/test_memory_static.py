@@ -210,6 +210,7 @@ def test_init_blocks_shrink_by_what_a_later_container_takes_over() -> None:
     [
         pytest.param({"i1": 3, "i2": 4}, 5, {"i1": 0, "i2": 2}, id="one after the other"),
         pytest.param({"i1": 3, "i2": 4}, 3, {"i1": 0, "i2": 4}, id="no further than what is taken"),
+        pytest.param({"i1": 4, "i2": 4}, 5, {"i1": 0, "i2": 3}, id="to the last byte"),
         pytest.param({"i1": 3, "i2": 4}, 9, {"i1": 0, "i2": 0}, id="down to nothing"),
         pytest.param({"i1": 3, "i2": 4}, 2, {"i1": 1, "i2": 4}, id="a part"),
         pytest.param({"i1": 3, "s": 4}, 5, {"i1": 0, "s": 4}, id="a sidecar keeps its own"),

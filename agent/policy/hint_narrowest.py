@@ -11,7 +11,7 @@ from agent.policy.node_packing import Budget, Packing, Slack
 from agent.policy.numa_distances import fittest
 
 
-def narrowest(hints: CapacityHints, containing: NodeMask = 0) -> Found:
+def narrowest(hints: CapacityHints, containing: NodeMask) -> Found:
     """The hint with the fewest nodes, then the lowest value, among those whose mask has all nodes of `containing`."""
     listed = fittest((mask for mask in hints.others if not containing & ~mask), 1, None)
     ruled = _narrowest_by_rule(hints, containing, Budget())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.model.numa import NodeMask
 from agent.policy import hint_intersections, hint_narrowest, hint_preferred, hint_search
-from agent.policy.hint_family import CapacityHints, Hint, Need, Offer
+from agent.policy.hint_family import CapacityHints, Found, Hint, Need, Offer
 from agent.policy.hint_search import CommonMasks, narrowest, narrowest_size
 from agent.policy.hint_tables import TableSearch, Universe, hint_table, intersections, numbers, table_of
 from agent.policy.node_packing import Budget, BudgetExhaustedError
@@ -103,6 +103,38 @@ def test_both_ways_find_the_mask_in_small(
     assert (tables.best_preferred().mask, tables.best_intersection().mask) == (preferred, common)
     assert hint_preferred.best_preferred(named, 0b111, None).mask == preferred
     assert hint_intersections.best_intersection(named, 0b111, None).mask == common
+
+
+@pytest.mark.parametrize(
+    ("given_offers", "common"),
+    [
+        pytest.param(
+            [
+                Offer((Hint(0b000000011, False), Hint(0b001111100, False))),
+                Offer((Hint(0b110000000, False), Hint(0b001111100, False))),
+            ],
+            0b001111100,
+            id="wider than the wider need where all narrower ones miss each other",
+        ),
+        pytest.param(
+            [
+                Offer((Hint(0b000110000, False), Hint(0b011000011, False))),
+                Offer(CapacityHints(everything(9), (Need(dict.fromkeys(range(9), 1), 2),), 1)),
+            ],
+            0b000000011,
+            id="the lowest nodes of a mask that also has high ones",
+        ),
+    ],
+)
+def test_both_ways_find_the_intersection_on_nine_nodes(given_offers: list[Offer], common: NodeMask) -> None:
+    assert TableSearch(given_offers, everything(9), everything(9), None).best_intersection().mask == common
+    assert hint_intersections.best_intersection(given_offers, everything(9), None) == Found(common)
+
+
+def test_the_narrowest_mask_with_a_node_that_adds_nothing() -> None:
+    hints = CapacityHints(0b111, (Need({2: 5}, 5),), 1)
+    assert hint_narrowest.narrowest(hints, 0b1) == Found(0b101, True)
+    assert hint_narrowest.narrowest(hints, 0) == Found(0b100, True)
 
 
 def test_of_nodes_that_the_machine_has_the_closest_count() -> None:

@@ -104,6 +104,12 @@ def wants(
             {"a": 2, "b": 1.75, "c": 1},
             id="the last one is a part",
         ),
+        pytest.param(
+            2.5,
+            [wants("a", 0.5), wants("b", 9), wants("c", 9, weight=3)],
+            {"a": 0.5, "b": 1, "c": 1},
+            id="who gets exactly what it wants leaves no more for others",
+        ),
         pytest.param(8, [wants("a", 8, usage=5.0)], {"a": 0}, id="with too much usage capacity stays unassigned"),
     ],
 )

@@ -283,8 +283,8 @@ class World:
 
 
 class _Gauge:
-    """Samples of this process. Memory blocks are those of Python's allocator: tracemalloc, which says their bytes and places, makes
-    a turn many times as expensive.
+    """Samples of this process. Memory blocks are those of Python's allocator. tracemalloc knows bytes and places too, and makes a
+    turn many times as expensive.
     """
 
     def __init__(self) -> None:

@@ -6,17 +6,18 @@ Reading is `agent.queues.accountant_view`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agent.formats.queue_objects import QueueObjects
 from agent.model.pod import Pod
-from agent.model.queue import ClusterNode, ResourceQuantities
+from agent.model.queue import ResourceQuantities
 from agent.queues.accounting import Accounting, Taken
 from agent.queues.charge import ChargeOptions, PodCharge, occupies
 from agent.queues.ledger import Ledger, LedgerOptions, Reservation, admit, expire, follow, rebuild, settle
 from agent.queues.node_report import NodeReport, ReportedPod, charge_of_reported
+from agent.queues.node_roll import NodeRoll
 from agent.queues.object_changes import KnownObjects, ObjectChanges, compare
 from agent.queues.observed_pods import GroupKey, ObservedPods, PodChanges, uid_of
 from agent.queues.options import QueueOptions
@@ -30,7 +31,6 @@ from agent.queues.resize_admission import (
     ResizeReason,
     decide_resize,
 )
-from agent.queues.snapshot import quantities_of
 from agent.queues.status_watch import StatusWatch
 from agent.queues.workloads import QUEUE_LABEL, Directory, pod_group_of
 
@@ -78,14 +78,9 @@ class Accountant:
         self.groups: dict[str, str] = {}  # pod UID -> the job it is part of, "namespace/name"
         self.observed = ObservedPods()
         self.reports = ReportedNodes()
+        self._roll = NodeRoll()
         self.pods_known = False  # whether the API server's pods are told of
         self._started = started
-        self._heard: dict[str, float] = {}
-        self._remembered: set[str] = set()  # nodes that reported before a restart
-        self._listed: Mapping[str, ResourceQuantities] = {}  # what nodes have, by their objects and by their reports
-        self._reported: dict[str, ResourceQuantities] = {}
-        self._device_memory: Mapping[str, int] = {}
-        self._missing: frozenset[str] | None = None  # None: to be found out anew
         self._rebuilding = False  # a ledger that was not found is wanted, and waits for pods
         self._rebuilt = False
         self._catching_up_until = 0.0
@@ -110,7 +105,7 @@ class Accountant:
         before, self.known, self.has_objects = self.known, changes.known, True
         if self.known.tree is not before.tree:
             self.accounting.move_to(self.known.tree)
-        refitted = self._take_nodes(before.objects.nodes, self.known.objects.nodes) if changes.nodes else set()
+        refitted = self._roll.list_all(before.objects.nodes, self.known.objects.nodes) if changes.nodes else set()
         self._recharge(changes.groups, refitted, now)
         knew_pods, self.pods_known = self.pods_known, self.pods_known or pods is not None or bool(changes.pods)
         self._observe({**changes.pods, **(pods or {})}, changes.groups, refitted, now)
@@ -118,11 +113,11 @@ class Accountant:
             self._follow(self.ledger.reservations)
         gone: Collection[str] = ()
         if changes.nodes:
-            gone = {node.name for node in before.objects.nodes} - self._listed.keys()
+            gone = {node.name for node in before.objects.nodes} - self._roll.listed.keys()
             for node in gone:
                 self.release(node, now)
         if self.pods_known and (changes.nodes or not knew_pods):
-            for node in self._listed.keys() - self.accounting.observed():
+            for node in self._roll.listed.keys() - self.accounting.observed():
                 self.accounting.observe(node, {}, now)  # a listed node without any pods has none
         if self._rebuilding and self.pods_known:
             self.rebuild_ledger(now)
@@ -134,19 +129,6 @@ class Accountant:
         charged = {uid: (each.queue, each.preemptible) for uid, each in charges.items() if each is not None}
         self.ledger = follow(self.ledger, charged)
 
-    def _take_nodes(self, before: Sequence[ClusterNode], nodes: Sequence[ClusterNode]) -> set[str]:
-        """Nodes whose GPUs have another memory now."""
-        old, listed, had = {node.name: node for node in before}, self._listed, self._device_memory
-        self._listed = {
-            node.name: listed[node.name] if old.get(node.name) == node else quantities_of(node.allocatable)
-            for node in nodes
-        }
-        self._missing = None
-        self._device_memory = {node.name: node.gpu_memory_mib for node in nodes if node.gpu_memory_mib is not None}
-        return {
-            node for node in had.keys() | self._device_memory.keys() if had.get(node) != self._device_memory.get(node)
-        }
-
     def _recharge(self, groups: Collection[GroupKey] | None, nodes: Collection[str], now: float) -> None:
         """Reported pods whose pod group, or the priorities or the GPUs behind it, are others now. groups: None is all."""
         concerned = self.reports.everything() if groups is None else self.reports.concerned(groups)
@@ -157,7 +139,7 @@ class Accountant:
                 self.accounting.restate(node, pods, now)
 
     def _charge(self, node: str, pod: ReportedPod) -> PodCharge:
-        return charge_of_reported(pod, self.directory, self._device_memory.get(node))
+        return charge_of_reported(pod, self.directory, self._roll.device_memory.get(node))
 
     def _observe(
         self, changes: PodChanges, groups: Collection[GroupKey] | None, nodes: Collection[str], now: float
@@ -167,7 +149,7 @@ class Accountant:
         left = {uid: place for uid in changes if (place := observed.place(uid)) is not None}
         observed.take(changes)
         again = set(observed.pods) if groups is None else observed.concerned(groups, nodes)
-        charging = ChargeOptions(self._device_memory, self.options.queue_label)
+        charging = ChargeOptions(self._roll.device_memory, self.options.queue_label)
         for uid in changes.keys() | again:
             charge, place = observed.charge(uid, self.directory, charging), observed.place(uid)
             if (earlier := left.get(uid)) is not None and earlier != place:
@@ -186,7 +168,7 @@ class Accountant:
 
     def _drop_if_empty(self, node: str, now: float) -> None:
         """Of a node without an object and without reports nothing is left to know once its last pod is gone."""
-        if node not in self._listed and node not in self.reports and not self.accounting.observed_of(node):
+        if node not in self._roll.listed and node not in self.reports and not self.accounting.observed_of(node):
             self.accounting.release(node, now)
 
     def take_report(self, report: NodeReport, now: float) -> Taken:
@@ -197,7 +179,7 @@ class Accountant:
         else:
             taken = self.accounting.take_changes(report.node, report.base, report.stamp, charges, report.gone, now)
         if taken is not Taken.GAP:
-            self._heard[report.node] = now
+            self._roll.hear(report.node, now)
         if taken is Taken.APPLIED:
             first = report.node not in self.reports
             touched = self._merge(report)
@@ -211,10 +193,9 @@ class Accountant:
         before, gone = self.reports.merge(report)
         whole = self.reports.get(report.node)
         if whole is not None and (before is None or before.allocatable != whole.allocatable):
-            self._reported[report.node] = quantities_of(whole.allocatable)
+            self._roll.report(report.node, whole.allocatable)
         if before is None:
-            self._remembered.add(report.node)
-            self._missing = None
+            self._roll.remember(report.node)
         for uid, pod in report.pods.items():
             self.groups[uid] = f"{pod.namespace}/{pod.pod_group or pod.name}"
         for uid in gone:
@@ -283,13 +264,13 @@ class Accountant:
     def resume(self, report: NodeReport, now: float) -> None:
         """A report kept from before a restart: it counts, stale until the node is heard of."""
         if self.take_report(report, now) is Taken.APPLIED:
-            del self._heard[report.node]
+            self._roll.unhear(report.node)
             self.accounting.silent(report.node, now)
 
     def hear(self, node: str, now: float) -> None:
         """The node lives, though it has nothing new to say."""
         if node in self.reports:
-            self._heard[node] = now
+            self._roll.hear(node, now)
             self.accounting.heard(node)
 
     def release(self, node: str, now: float) -> bool:
@@ -297,17 +278,14 @@ class Accountant:
 
         Pods that the API server still has there count as it says, as they would after a restart.
         """
-        known = node in self.accounting.nodes() or node in self._remembered
+        known = node in self.accounting.nodes()
         uids = self.accounting.pods_of(node) if self.ledger.reservations else []
         self.accounting.release(node, now)
         charges, left = self.observed.charges, self.observed.of_node(node)
-        if self.pods_known and (left or node in self._listed):
+        if self.pods_known and (left or node in self._roll.listed):
             self.accounting.observe(node, {uid: charges[uid] for uid in left if uid in charges}, now)
         self.reports.remove(node)
-        self._reported.pop(node, None)
-        self._heard.pop(node, None)
-        self._remembered.discard(node)
-        self._missing = None
+        known |= self._roll.strike(node)
         self._settle(uids)
         return known
 
@@ -316,20 +294,15 @@ class Accountant:
 
         The silent nodes that are released by it: where Node objects are known, those without one.
         """
-        for node, heard in self._heard.items():
-            if now - heard > self.options.silent_seconds:
-                self.accounting.silent(node, heard)
-        gone = self._deleted_nodes()
+        for node, heard in self._roll.silent(now, self.options.silent_seconds):
+            self.accounting.silent(node, heard)
+        gone = self._roll.deleted(self.accounting.stale())
         for node in gone:
             self.release(node, now)
         self.accounting.tick(now)
         self.status_watch.look(self.accounting.totals, now)
         self.ledger = expire(self.ledger, now)
         return gone
-
-    def _deleted_nodes(self) -> list[str]:
-        """Silent nodes whose object is gone: deleted while this was down, or heard of once more after it."""
-        return [node for node in self.accounting.stale() if node not in self._listed] if self._listed else []
 
     # --- what follows ---
 
@@ -339,19 +312,17 @@ class Accountant:
 
     def allocatable(self) -> Mapping[str, ResourceQuantities]:
         """What each node has to give: as its object says, else as it reports."""
-        return {**self._reported, **self._listed}
+        return self._roll.allocatable()
 
     def missing_nodes(self) -> frozenset[str]:
         """Nodes that exist, or existed before the restart, and of which nothing is known."""
-        if self._missing is None:
-            self._missing = frozenset((self._listed.keys() | self._remembered) - self.accounting.nodes().keys())
-        return self._missing
+        return self._roll.missing(self.accounting.nodes)
 
     def is_complete(self, now: float) -> bool:
         """Whether every node of the cluster is accounted for."""
         if not self.has_objects or self.missing_nodes() or not self.accounting.has_nodes():
             return False
-        return bool(self._listed) or now - self._started >= self.options.settle_seconds
+        return bool(self._roll.listed) or now - self._started >= self.options.settle_seconds
 
     def charges(self, names: Iterable[str], now: float) -> dict[str, QueueCharge]:
         """What the resize check counts for these queues, reservations apart."""

@@ -417,6 +417,15 @@ def test_without_a_cpu_manager_nobody_asks_what_is_left_of_a_bubbles_cpus() -> N
     assert entry == (MemoryBlock("memory", 4 * GIB, 0b1),)
 
 
+def test_removing_a_bubble_leaves_the_others_as_they_are() -> None:
+    managers = node(T8N2, memory_policy="Static", **scoped("pod"))
+    first = named("first", guaranteed("1", "1Gi"), resources=sized(whole("2", "2Gi"), whole("2", "2Gi")))
+    grants = admitted(managers, first)
+    after = remove(managers, admitted(managers, bubble("2", guaranteed("1", "1Gi")), grants=grants), "b")
+    assert after == grants
+    assert after.cpu.pod_entries.keys() == after.memory.pod_entries.keys() == {"first"}
+
+
 def test_who_holds_memory_alone_keeps_it_and_gives_it_back() -> None:
     managers = node(T8N2, cpu_policy="none", memory_policy="Static")
     pod = named("p", guaranteed("1", "2Gi"))

@@ -119,6 +119,7 @@ class Accountant:
         if self.pods_known and (changes.nodes or not knew_pods):
             for node in self._roll.listed.keys() - self.accounting.observed():
                 self.accounting.observe(node, {}, now)  # a listed node without any pods has none
+            self._roll.look_again()
         if self._rebuilding and self.pods_known:
             self.rebuild_ledger(now)
         return gone

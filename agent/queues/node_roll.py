@@ -77,6 +77,10 @@ class NodeRoll:
         """What each node has to give: as its object says, else as it reports."""
         return {**self._reported, **self.listed}
 
+    def look_again(self) -> None:
+        """Others are accounted for now: who is missing is to be found out anew."""
+        self._missing = None
+
     def missing(self, accounted: Callable[[], Collection[str]]) -> frozenset[str]:
         """Nodes that exist, or existed before the restart, and are not among those accounted for, which is asked when needed."""
         if self._missing is None:

@@ -109,6 +109,15 @@ def test_before_every_node_has_reported_growth_cannot_be_judged() -> None:
     assert resize(found, "u0", 2, 4) == (ResizeReason.FITS, None)
 
 
+def test_nodes_are_accounted_for_once_their_pods_are_told_of_even_after_they_were_missed() -> None:
+    taken = objects(queue("dept"))
+    found = accountant(taken=taken)
+    assert found.missing_nodes() == {"n0", "n1", "n2"}
+    found.take_objects(taken, 2, pods={})  # the same nodes, and the first word of an API server's pods: there are none
+    assert not found.missing_nodes()
+    assert found.is_complete(2)
+
+
 def test_a_rejection_stands_while_nodes_are_missing() -> None:
     found = accountant()
     found.take_report(full("n0", 1, u0=reported(9)), 0)

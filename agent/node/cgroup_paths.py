@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import PurePosixPath
 
 from agent.node.cgroup_files import CgroupFiles
@@ -11,15 +10,15 @@ from agent.policy.cgroup_names import CgroupNameError
 MAX_DEPTH = 32  # groups inside a container's own; a workload cannot make us walk for ever
 
 
-@lru_cache(maxsize=4096)
 def directory(mount: str, group: PurePosixPath) -> str:
     """The group's directory. Raises CgroupNameError for an absolute path or one with "..".
 
     Joining an absolute path to a mount point would replace the mount point.
     """
-    if group.is_absolute() or ".." in group.parts:
-        raise CgroupNameError(f"{str(group)[:200]!r} is not a path inside the cgroup hierarchy")
-    return f"{mount}/{group}" if group.parts else mount
+    text = str(group)  # kept in the path, unlike its parts; a cache of the results would outlive the groups
+    if text.startswith("/") or (".." in text and ".." in group.parts):
+        raise CgroupNameError(f"{text[:200]!r} is not a path inside the cgroup hierarchy")
+    return mount if text == "." else f"{mount}/{text}"
 
 
 def levels(group: PurePosixPath) -> list[PurePosixPath]:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from agent.errors import AgentError
 from agent.model.pod import QOSClass
 from agent.node.cgroup import Hierarchy, detect
+from agent.node.cgroup_errors import OutsideParentError
 from agent.policy.cgroup_names import Driver, pod_cgroup, qos_cgroup
 from agent.policy.cgroup_settings import Settings
 from tests.node.cgroup_parent import remove_with_tasks
@@ -37,8 +38,11 @@ class Runtime:
         group = pod_cgroup(Driver.CGROUPFS, qos, uid, self.root)
         self.end(uid)
         ident = secrets.token_hex(32)
-        self._hierarchy.create(group / ident)
         self._containers[uid] = (group, ident)
+        try:
+            self._hierarchy.create(group / ident)
+        except OutsideParentError:  # v1: the agent has narrowed the pod's cgroup between a look at it and the copy
+            self._hierarchy.create(group / ident)
         return ident
 
     def end(self, uid: str) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
-from agent.formats.lease import LeaseError, decode_lease, encode_lease
 from agent.kube.http_access import Access
 from agent.kube.lease import LeaseCandidate, LeaseName, boot_seconds
 from agent.queues.election import ElectionOptions
@@ -247,41 +244,6 @@ def test_at_the_end_a_server_that_does_not_answer_is_not_waited_for_long(store: 
             dead.set()
         assert store.holder() == "a", "it runs out"
         end.set()
-
-
-def test_what_is_known_of_a_lease_is_kept_as_it_was() -> None:
-    document = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": "queues", "namespace": "pinfold", "resourceVersion": "7", "labels": {"a": "b"}},
-        "spec": {
-            "holderIdentity": "b",
-            "leaseDurationSeconds": 15,
-            "acquireTime": "x",
-            "renewTime": "y",
-            "leaseTransitions": 2,
-            "preferredHolder": "c",
-        },
-    }
-    record, whole = decode_lease(json.dumps(document).encode())
-    assert json.loads(encode_lease(record, "pinfold", "queues", whole)) == document
-
-
-@pytest.mark.parametrize(
-    ("document", "why"),
-    [
-        ([], "must be an object"),
-        ({"kind": "ConfigMap"}, "must be Lease"),
-        ({"kind": "Lease", "metadata": {"resourceVersion": 7}}, "must be a string"),
-        ({"kind": "Lease"}, "resourceVersion: required"),
-        ({"kind": "Lease", "spec": {"leaseDurationSeconds": "long"}}, "leaseDurationSeconds: must be an integer"),
-    ],
-)
-def test_what_is_no_lease_is_refused_by_field(document: Any, why: str) -> None:
-    with pytest.raises(LeaseError, match=why):
-        decode_lease(json.dumps(document).encode())
-    with pytest.raises(LeaseError, match="not JSON"):
-        decode_lease(b"{")
 
 
 def test_paths() -> None:

@@ -1,7 +1,7 @@
 """What an accountant keeps on disk: its reservations, durable before they are told, and the last report of every node.
 
-`ledger.jsonl` is a journal, one reservation (or its end) a line, each fsynced. `nodes/` has one file a node, replaced whole and
-not fsynced: a lost one costs its node one full report. One process at a time has the directory.
+`ledger.jsonl` is a journal, one reservation (or its end) a line with its checksum, each fsynced. `nodes/` has one file a node,
+replaced whole and not fsynced: a lost one costs its node one full report. One process at a time has the directory.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -19,16 +18,15 @@ from types import TracebackType
 from typing import Self
 
 from agent.errors import AgentError
-from agent.formats.fields import Fields
 from agent.queues.ledger import Ledger, Reservation
-from agent.queues.ledger_format import decode_reservation, encode_reservation
+from agent.queues.ledger_lines import encode_head, encode_line, read_journal
 from agent.queues.node_report import NodeReport
 from agent.queues.node_report_format import ReportError, decode_report, encode_report
 
 log = logging.getLogger(__name__)
 
-_MAX_LINE = 16 * 1024
 _MAX_JOURNAL = 64 * 1024 * 1024
+_TOLD = 3  # damaged lines that are named
 _MIN_LINES = 1000  # a journal shorter than this is never written anew
 
 
@@ -41,7 +39,7 @@ class StoreError(AgentError):
 
 
 class Kept(StrEnum):
-    """What was found of a journal. DAMAGED: elsewhere than in its last line, which a crash may cut short."""
+    """What was found of a journal. DAMAGED: other than by a last line that a crash has cut short."""
 
     WHOLE = "whole"
     DAMAGED = "damaged"
@@ -81,27 +79,28 @@ class AccountantStore:
 
     def load_ledger(self) -> tuple[Ledger, Kept]:
         """The reservations, and whether they are all. Raises StoreError where the journal cannot be read or written."""
-        found, lost, new = dict[str, Reservation](), False, True
+        found, damage, new = dict[str, Reservation](), list[str](), True
         try:
             if self._journal.exists():
                 new = False
                 with self._journal.open("rb") as stream:
                     data = stream.read(_MAX_JOURNAL + 1)
-                *lines, torn = data.split(b"\n")
-                lost = len(data) > _MAX_JOURNAL
-                if torn:  # the write that a crash cut short was never told to anybody
+                content = read_journal(data[:_MAX_JOURNAL])
+                found, damage = dict(content.found), list(content.damage)
+                if len(data) > _MAX_JOURNAL:
+                    damage.append(f"there is more than {_MAX_JOURNAL} bytes")
+                if content.torn and not damage:  # the write that a crash cut short was never told to anybody
                     log.warning("%s: the last line is cut short and passed over", self._journal)
-                for line in lines:
-                    lost |= not _replay(line, found)
-            if lost:
+            if damage:
                 aside = self._journal.with_name("ledger.jsonl.damaged")
                 self._journal.rename(aside)
-                log.error("%s: damaged; kept as %s", self._journal, aside)
+                more = f", and {len(damage) - _TOLD} more" if len(damage) > _TOLD else ""
+                log.error("%s: damaged: %s%s; kept as %s", self._journal, "; ".join(damage[:_TOLD]), more, aside)
             self._written = dict(found)
             self._rewrite()
         except OSError as error:
             raise StoreError(self._journal, error) from error
-        return Ledger(found), Kept.NONE if new else Kept.DAMAGED if lost else Kept.WHOLE
+        return Ledger(found), Kept.NONE if new else Kept.DAMAGED if damage else Kept.WHOLE
 
     @property
     def reservations(self) -> Mapping[str, Reservation]:
@@ -113,7 +112,7 @@ class AccountantStore:
         if not changed:
             return
         try:
-            text = b"".join(_line(uid, each) for uid, each in changed.items())
+            text = b"".join(encode_line(uid, each) for uid, each in changed.items())
             before = os.fstat(self._descriptor).st_size
             try:
                 if os.write(self._descriptor, text) != len(text):
@@ -146,7 +145,8 @@ class AccountantStore:
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
             with open(descriptor, "wb", closefd=False) as stream:
-                stream.writelines(_line(uid, each) for uid, each in self._written.items())
+                stream.write(encode_head(len(self._written)))
+                stream.writelines(encode_line(uid, each) for uid, each in self._written.items())
             os.fsync(descriptor)
             new.rename(self._journal)
             _sync_directory(self.directory)
@@ -185,28 +185,6 @@ class AccountantStore:
     def _path(self, node: str) -> Path:
         """Nothing that somebody else has named becomes a path."""
         return self._nodes / f"{hashlib.sha256(node.encode()).hexdigest()[:32]}.json"
-
-
-def _line(uid: str, reservation: Reservation | None) -> bytes:
-    encoded: Mapping[str, object] | None = None if reservation is None else encode_reservation(reservation)
-    return json.dumps({"uid": uid, "reservation": encoded}, separators=(",", ":")).encode() + b"\n"
-
-
-def _replay(line: bytes, found: dict[str, Reservation]) -> bool:
-    """Apply one line; False where it cannot be read."""
-    try:
-        if len(line) > _MAX_LINE:
-            return False
-        fields = Fields(json.loads(line), "")
-        uid = fields.text("uid")
-        reservation = fields.value("reservation", lambda value, path: value and decode_reservation(value, path))
-    except (ValueError, RecursionError, AgentError):
-        return False
-    if isinstance(reservation, Reservation):
-        found[uid] = reservation
-    else:
-        found.pop(uid, None)
-    return True
 
 
 def _sync_directory(directory: Path) -> None:

@@ -74,8 +74,9 @@ def grow(service: AccountantService, number: int, cores: int = 2) -> bool:
 def durable(store: AccountantStore) -> set[str]:
     """The pods with a reservation that a new process would find."""
     found: dict[str, object] = {}
-    for line in store.directory.joinpath("ledger.jsonl").read_text().splitlines():
-        entry = json.loads(line)
+    _, *lines = store.directory.joinpath("ledger.jsonl").read_text().splitlines()
+    for line in lines:
+        entry = json.loads(line.partition(" ")[2])
         found[entry["uid"]] = entry["reservation"]
     return {uid for uid, reservation in found.items() if reservation is not None}
 

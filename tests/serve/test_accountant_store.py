@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.queues.ledger import Ledger, Reservation
+from agent.queues.ledger_format import encode_reservation
+from agent.queues.ledger_lines import encode_head, encode_line
 from agent.queues.resize_admission import CPUMemory
 from agent.serve.accountant_store import AccountantStore, Kept, StoreError
 from tests.serve.accountants import report
@@ -60,12 +63,30 @@ def test_a_line_cut_short_by_a_crash_was_never_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"nonsense\n", b"{}\n", b"\xff\xff\n", b"[" * 9000 + b"\n", b"x" * 20_000 + b"\n"])
-def test_a_damaged_journal_is_kept_aside_and_counts_as_lost(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_journal_is_kept_aside_and_counts_as_lost(
+    tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     saved(tmp_path, Ledger({"a": ONE}))
     journal = tmp_path / "ledger.jsonl"
-    journal.write_bytes(damage + journal.read_bytes())
+    head, *lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(damaged := head + damage + b"".join(lines))
     assert loaded(tmp_path) == (Ledger({"a": ONE}), Kept.DAMAGED)
-    assert (tmp_path / "ledger.jsonl.damaged").read_bytes().startswith(damage)
+    assert f"{journal}: damaged: line 2: " in caplog.text
+    assert (tmp_path / "ledger.jsonl.damaged").read_bytes() == damaged
+    assert loaded(tmp_path) == (Ledger({"a": ONE}), Kept.WHOLE)
+
+
+def test_an_emptied_journal_counts_as_lost(tmp_path: Path) -> None:
+    saved(tmp_path, Ledger({"a": ONE}))
+    (tmp_path / "ledger.jsonl").write_bytes(b"")
+    assert loaded(tmp_path) == (Ledger(), Kept.DAMAGED)
+
+
+def test_a_journal_without_checksums_is_read_and_gets_them(tmp_path: Path) -> None:
+    line = json.dumps({"uid": "a", "reservation": encode_reservation(ONE)})
+    (tmp_path / "ledger.jsonl").write_text(f"{line}\n")
+    assert loaded(tmp_path) == (Ledger({"a": ONE}), Kept.WHOLE)
+    assert (tmp_path / "ledger.jsonl").read_bytes() == encode_head(1) + encode_line("a", ONE)
     assert loaded(tmp_path) == (Ledger({"a": ONE}), Kept.WHOLE)
 
 

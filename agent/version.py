@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
 from pathlib import Path
 
 from agent import __version__
@@ -32,6 +34,12 @@ def _of_checkout(root: Path) -> str:
     return told.stdout.strip() if told.returncode == 0 else ""
 
 
+def compiled(module: str = "agent.policy.cpu_packed") -> bool:
+    """Whether this module would run as compiled code; by default one of those that a compiled wheel carries (hatch_build.py)."""
+    found = find_spec(module)
+    return found is not None and (found.origin or "").endswith(tuple(EXTENSION_SUFFIXES))
+
+
 def version_text() -> str:
     """What `pinfold --version` prints."""
-    return f"pinfold {__version__} (commit {commit()})"
+    return f"pinfold {__version__} (commit {commit()}{', compiled' if compiled() else ''})"

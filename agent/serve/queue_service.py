@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import grpc
 import grpc.aio
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -23,6 +23,7 @@ from agent.proto import queues_v1_pb2 as v1
 from agent.queues.what_if import MAX_BYTES
 from agent.serve.grpc_tls import GRPCCertificates
 from agent.serve.http import HTTPAddressError, is_loopback
+from agent.serve.json_messages import message_of
 from agent.serve.loop import ServingLoop
 from agent.serve.queue_questions import (
     Answer,
@@ -194,4 +195,4 @@ class QueueService:
 def _answer(data: bytes, request: type[Message], response: type[Message], ask: Ask) -> bytes:
     """Raises DecodeError, AgentError."""
     question = MessageToDict(request.FromString(data))
-    return ParseDict(ask(question).encoded(), response()).SerializeToString()
+    return message_of(ask(question).encoded(), response).SerializeToString()

@@ -99,7 +99,7 @@ class ObjectFiles:
             if inside:
                 held.add(path)
             elif path in self._held:
-                hint = "remove the file from its directory, or write an empty List, if there are to be no objects"
+                hint = 'if there are to be none, write {"kind": "List", "items": []}, or remove the file from its directory'
                 raise ObjectFileError(f"{path}: is empty, and had objects before", hint=hint)
             documents.extend(inside)
         self._signatures, self._held, self._failed = signatures, held, False

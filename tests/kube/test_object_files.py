@@ -55,13 +55,30 @@ def test_a_file_that_had_objects_and_is_empty_is_refused_until_it_says_that_ther
             files.read()
         assert not files.changed()
         assert files.changed()  # still not read
-    path.write_text("kind: List\nitems: []\n")
-    assert files.read() == [{"kind": "List", "items": []}]
+    for none in ("kind: List\nitems: []\n", '{"kind": "List", "items": []}'):  # the latter is what docs and hint say
+        path.write_text(none)
+        assert files.read() == [{"kind": "List", "items": []}]
 
 
 def test_an_empty_file_that_never_had_objects_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "later.yaml").write_text("# to be filled\n")
     assert ObjectFiles([tmp_path]).read() == []
+
+
+def test_a_file_that_grows_holds_up_the_others(tmp_path: Path, path: Path) -> None:
+    """All are read together, so what the others say by then may belong to what is still to come."""
+    other = tmp_path / "other.yaml"
+    other.write_text("kind: A\n")
+    files = ObjectFiles([tmp_path])
+    files.read()
+    path.write_text("kind: Half\n")
+    renamed = tmp_path / "renamed.yaml"
+    renamed.write_text("kind: B\n")
+    renamed.rename(other)
+    assert not files.changed()
+    path.write_text("kind: Half\n---\nkind: Whole\n")
+    assert not files.changed()
+    assert files.changed()
 
 
 def test_a_file_that_comes_or_goes_in_a_directory_counts(tmp_path: Path, path: Path) -> None:

@@ -12,7 +12,7 @@ from agent.backends import group_path
 from agent.commands.options import config_options, parse_flags
 from agent.config import ConfigError, load
 from agent.config_schema import Config
-from agent.formats.host_services import MARK, drop_ins, every_path, host_unit_of
+from agent.formats.host_services import HOST_UNITS, MARK, drop_ins, every_path, host_unit_of
 from agent.log import printable
 from agent.model.cpuset import CPUSet
 from agent.node import drop_in_files
@@ -24,8 +24,9 @@ from agent.policy.managers import start
 from agent.policy.policy_machine import policy_machine
 from agent.serve.control_client import ControlClient
 
-_NEXT = "next: systemctl daemon-reload; `pinfold doctor` then says who is left"
-_NEXT_V1 = "next: systemctl daemon-reexec, then restart the services or the node: an affinity is for what starts then"
+_V2 = "next; `pinfold doctor` then says who is left:"
+_V2_REMOVED = "next; systemd leaves a unit narrow while processes run in it:"
+_V1 = "next, then restart the services or the node, since an affinity is for what starts then:"
 
 
 @click.command()
@@ -51,7 +52,7 @@ def command(config: Path | None, flags: tuple[str, ...], mode: str, shared: bool
     Examples:
       pinfold host-services
       pinfold host-services --apply && systemctl daemon-reload
-      pinfold host-services --remove && systemctl daemon-reload
+      pinfold host-services --remove
     """
     loaded = load(config, parse_flags(flags)).config
     notes: list[str] = []
@@ -64,13 +65,14 @@ def command(config: Path | None, flags: tuple[str, ...], mode: str, shared: bool
     done = mode != "plan"
     if done:
         drop_in_files.apply(changes)
+    after = next_commands(changes, loaded) if done else []
     if output == "json":
         files = [{"path": str(each.path), "change": str(each.verb), "content": each.content} for each in changes]
-        click.echo(json.dumps({"applied": done, "files": files, "warnings": notes}, indent=2))
+        click.echo(json.dumps({"applied": done, "files": files, "next": after, "warnings": notes}, indent=2))
         return 0
     for note in notes:
         click.echo(f"warning: {note}", err=True)
-    click.echo("\n".join(render(changes, done=done)))
+    click.echo("\n".join(render(changes, after, done=done)))
     return 0
 
 
@@ -97,8 +99,32 @@ def host_cpus(config: Config, *, shared: bool) -> tuple[CPUSet, list[str]]:
     return cpus, notes
 
 
-def render(changes: Sequence[Change], *, done: bool) -> Iterator[str]:
-    """The changes as lines for people, each file with what it says."""
+def next_commands(changes: Sequence[Change], config: Config) -> list[str]:
+    """What makes these changes count, as root.
+
+    A unit that lost its drop-in is widened by hand: systemd then asks for an empty cpuset, which the kernel refuses as long as
+    there are processes in it.
+    """
+    units = [each.path.parent.name.removesuffix(".d") for each in changes if each.verb is Verb.REMOVE]
+    narrowed = [
+        group
+        for unit in units
+        if unit in HOST_UNITS and (group := Path(config.enforcement.cgroupRoot) / unit / "cpuset.cpus").exists()
+    ]
+    if all(each.verb is Verb.KEEP for each in changes):
+        return []
+    if any(_is_of_v1(change) for change in changes):
+        return ["systemctl daemon-reexec"]
+    online = read_topology(Path(config.node.root)).lists.online
+    return ["systemctl daemon-reload", *(f"echo {online} > {group}" for group in narrowed)]
+
+
+def _is_of_v1(change: Change) -> bool:
+    return change.path.parent.name == "system.conf.d"
+
+
+def render(changes: Sequence[Change], after: Sequence[str], *, done: bool) -> Iterator[str]:
+    """The changes as lines for people, each file with what it says. after: `next_commands`."""
     count = sum(change.verb is not Verb.KEEP for change in changes)
     for change in changes:
         yield f"{change.verb:<8} {printable(str(change.path))}"
@@ -107,7 +133,8 @@ def render(changes: Sequence[Change], *, done: bool) -> Iterator[str]:
         yield "nothing to change"
     elif done:
         yield f"{count} files changed"
-        yield _NEXT_V1 if any(change.path.parent.name == "system.conf.d" for change in changes) else _NEXT
+        yield _V1 if any(map(_is_of_v1, changes)) else _V2_REMOVED if len(after) > 1 else _V2
+        yield from (f"  {each}" for each in after)
     else:
         yield f"{count} files to change; nothing was done (--apply does it)"
 

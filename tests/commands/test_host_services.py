@@ -98,6 +98,20 @@ def test_apply_writes_what_plan_shows_once_and_remove_leaves_nothing(
     assert "nothing to change" in host.run("--remove").output
 
 
+def test_after_a_removal_the_units_that_stay_narrow_are_named_with_what_widens_them(host: Host) -> None:
+    group = host.directory / "cgroup" / "system.slice"
+    group.mkdir()
+    (group / "cpuset.cpus").write_text("0,16\n")
+    applied = json.loads(host.run("--apply", "-o", "json").output)
+    assert applied["next"] == ["systemctl daemon-reload"]
+    widen = f"echo 0-31 > {group}/cpuset.cpus"
+    removed = json.loads(host.run("--remove", "-o", "json").output)
+    assert removed["next"] == ["systemctl daemon-reload", widen]
+    host.run("--apply")
+    assert f"  {widen}\n" in host.run("--remove").output
+    assert json.loads(host.run("--remove", "-o", "json").output)["next"] == []
+
+
 def test_other_reserved_cpus_replace_the_files_and_another_cgroup_version_takes_the_old_ones_away(host: Host) -> None:
     host.run("--apply")
     host.values["reservedSystemCPUs"] = "0-1,16-17"

@@ -279,6 +279,28 @@ def reload() -> Any:
     return {**sh("systemctl", "reload", "pinfold"), **show("ActiveState")}
 
 
+def host_services() -> Any:
+    """Services of the host leave for the reserved CPUs and come back; db and the agent's own groups stay."""
+    ran = []
+
+    def now() -> dict[str, str]:
+        journald = properties("systemd-journald.service", "MainPID")["MainPID"]
+        units = {unit: Path("/sys/fs/cgroup", unit, "cpuset.cpus.effective") for unit in ("system.slice", "init.scope")}
+        return {
+            "journald": ",".join(map(str, sorted(os.sched_getaffinity(int(journald))))),
+            "pid 1": ",".join(map(str, sorted(os.sched_getaffinity(1)))),
+            "db": grip(GROUPS["db"])["affinity"],
+            **{unit: path.read_text().strip() for unit, path in units.items() if path.exists()},
+        }
+
+    seen = {"before": now()}
+    for mode in ("apply", "remove"):
+        ran.append(sh("pinfold", "host-services", f"--{mode}", "-o", "json"))
+        ran += [sh("sh", "-euc", command) for command in json.loads(ran[-1]["said"])["next"]]
+        seen[mode] = now()
+    return {"ran": ran, **seen}
+
+
 def offline() -> Any:
     """A CPU of db's goes and comes back."""
     before = grip(GROUPS["db"])
@@ -421,6 +443,7 @@ FIRST = (
         daemon_reload,
         restart,
         reload,
+        host_services,
         offline,
         offline_shared,
         killed,

@@ -164,6 +164,18 @@ def test_a_reload_is_done_when_systemctl_returns(everything: Seen) -> None:
     assert (seen["code"], seen["ActiveState"]) == (0, "active")
 
 
+def test_services_of_the_host_leave_for_the_reserved_cpus_and_come_back(everything: Seen) -> None:
+    seen = step(everything, "host_services")
+    assert [each for each in seen["ran"] if each["code"] != 0] == []
+    narrowed = {name: cpus(text) for name, text in seen["apply"].items()}
+    own = cpus(step(everything, "exclusive")["db"]["container"]["affinity"])
+    assert narrowed.pop("db") == own
+    assert set(narrowed) == {"journald", "pid 1", "system.slice", "init.scope"}
+    assert set(narrowed.values()) == {cpus("0-1")}
+    assert cpus(seen["remove"].pop("db")) == own
+    assert {cpus(text) for text in seen["remove"].values()} == {cpus("0-7")}
+
+
 def test_an_exclusive_cpu_goes_offline_and_comes_back(everything: Seen) -> None:
     seen = step(everything, "offline")
     assert seen["cpu"] in seen["marked"]

@@ -26,8 +26,8 @@ BELOW = {
 # what reaches outside a value: files, processes, clocks, chance, environment, logs, network
 IMPURE = {
     "os", "io", "sys", "time", "random", "secrets", "socket", "subprocess", "threading", "asyncio", "logging", "pathlib",
-    "shutil", "tempfile", "signal", "fcntl", "select", "selectors", "http", "urllib", "uuid", "grpc", "jeepney", "psutil", "pyudev",
-    "click", "multiprocessing", "concurrent", "ctypes",
+    "shutil", "tempfile", "signal", "fcntl", "select", "selectors", "http", "urllib", "uuid", "grpc", "jeepney", "psutil",
+    "pyudev", "click", "multiprocessing", "concurrent", "ctypes",
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}
 

@@ -1,9 +1,8 @@
 """The pure wheel beside the compiled one: `python -m benchmarks.compiled_core PURE_PYTHON COMPILED_PYTHON`.
 
-Both are the Python of an environment in which one of the wheels is installed, with `hypothesis` and `pytest` (what
-`release.compiled` makes); the benchmarks come from this checkout. Processes of the two alternate, seven of each, and each takes the
-least of many calls. Of the seven the second least is shown: load makes figures too large, a clock that was not yet updated makes one
-too small. Times are CPU time.
+Both are the Python of an environment in which one of the wheels is installed, with `hypothesis` and `pytest`; the benchmarks come
+from this checkout. Processes of the two alternate, seven of each, and each takes the least of many calls. Of the seven the second
+least is shown: load makes figures too large, a clock that was not yet updated makes one too small. Times are CPU time.
 """
 
 from __future__ import annotations

@@ -91,7 +91,8 @@ class Node:
     @contextlib.contextmanager
     def running(self, *command: str, container: str = "db") -> Iterator[subprocess.Popen[str]]:
         """The client, once its command has printed a first line."""
-        argv = self.argv(*command, container=container)
+        # what started the tests may have had them ignore signals (nohup, a shell's background), and that is inherited
+        argv = ["env", "--default-signal", *self.argv(*command, container=container)]
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
         try:
             assert process.stdout is not None

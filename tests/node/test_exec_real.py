@@ -30,6 +30,9 @@ pytestmark = pytest.mark.real
 DB = ContainerCgroup("uid-1", "db")
 SECONDS = 30.0
 
+# what started the tests may have had them ignore signals (nohup, a shell's background), and that is inherited
+UNIGNORED = ("env", "--default-signal")
+
 
 @dataclass
 class Node:
@@ -91,8 +94,7 @@ class Node:
     @contextlib.contextmanager
     def running(self, *command: str, container: str = "db") -> Iterator[subprocess.Popen[str]]:
         """The client, once its command has printed a first line."""
-        # what started the tests may have had them ignore signals (nohup, a shell's background), and that is inherited
-        argv = ["env", "--default-signal", *self.argv(*command, container=container)]
+        argv = [*UNIGNORED, *self.argv(*command, container=container)]
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
         try:
             assert process.stdout is not None
@@ -241,7 +243,9 @@ def test_a_signal_while_the_agent_makes_the_cgroup_ends_the_process_that_waits_f
         return real(key, pod, container, process)
 
     node.groups.prepare = slow  # type: ignore[method-assign]
-    client = subprocess.Popen(node.argv("sleep", "600"), stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    client = subprocess.Popen(
+        [*UNIGNORED, *node.argv("sleep", "600")], stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+    )
     try:
         assert asked.wait(SECONDS)
         children = Path(f"/proc/{client.pid}/task/{client.pid}/children").read_text().split()

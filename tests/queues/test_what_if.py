@@ -68,7 +68,7 @@ def test_a_resize_is_asked_of_a_known_pod_or_with_both_pods() -> None:
         ({"oldPod": {}, "newPod": 5}, "oldPod"),
         ({"oldPod": {"metadata": {"name": "p"}, "spec": {"containers": []}}, "newPod": 5}, "newPod: must be a pod"),
         ({"oldPod": {"metadata": {"name": "p"}, "spec": {"containers": [{"name": 5}]}}}, "oldPod"),
-        ([], ""),
+        ([], "must be an object, not a list"),
     ],
 )
 def test_a_resize_question_that_means_nothing_names_its_field(document: Any, why: str) -> None:

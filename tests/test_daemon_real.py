@@ -171,7 +171,7 @@ def test_a_lost_state_is_taken_over_from_what_runs_before_anything_is_given(agen
 
 
 def test_a_parent_cgroup_with_fewer_cpus_than_the_machine_is_told(tmp_path: Path) -> None:
-    with real_parent(frozenset({"cpuset", "cpu"})) as (hierarchy, outer):
+    with real_parent(frozenset({"cpuset", "cpu", "memory"})) as (hierarchy, outer):
         cpus = need_cpus(2, hierarchy)
         hierarchy.inherit(outer)
         hierarchy.write(outer, Settings(cpus=CPUSet.of(list(cpus)[:1])))

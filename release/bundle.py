@@ -17,7 +17,7 @@ import sys
 import tarfile
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agent.version import commit
@@ -51,12 +51,12 @@ def download(wanted: Sequence[str], directory: Path, python: str, machine: str) 
     target = [f"--python-version={python}", "--implementation=cp", f"--abi={abi}", "--abi=abi3", "--abi=none"]
     platforms = [f"--platform={name}_{machine}" for name in PLATFORMS]
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", f"--dest={directory}"]
-    _run([*pip, *target, *platforms, *wanted])
+    run([*pip, *target, *platforms, *wanted])
 
 
 def build_wheel(directory: Path) -> Path:
     """pinfold's own wheel, of the checkout as it is."""
-    _run([sys.executable, "-m", "build", "--wheel", f"--outdir={directory}", str(CHECKOUT)])
+    run([sys.executable, "-m", "build", "--wheel", f"--outdir={directory}", str(CHECKOUT)])
     (wheel,) = directory.glob("pinfold-*.whl")
     return wheel
 
@@ -115,10 +115,21 @@ def pack(root: Path, archive: Path) -> None:
             tar.add(path, str(path.relative_to(root.parent)), recursive=False, filter=plain)
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+def run(command: Sequence[str], directory: Path | None = None, environment: Mapping[str, str] | None = None) -> str:
+    """What a command that must succeed wrote, both streams. environment: all of it, None for ours. Raises BuildError."""
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     if done.returncode:
-        raise BuildError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+        raise BuildError(f"{' '.join(command)} failed:\n{done.stdout}")
+    return done.stdout
 
 
 def main() -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from release.bundle import CHECKOUT, BuildError
+from release.bundle import CHECKOUT, BuildError, run
 
 VECTORS = CHECKOUT.parent / "shared" / "conformance" / "check.py"
 ROOMS = ("model", "policy", "queues", "formats", "replay")
@@ -34,15 +33,16 @@ def modules() -> tuple[str, ...]:
 def build(directory: Path) -> Path:
     """The compiled wheel of the checkout as it is, for the Python that runs this. Raises BuildError."""
     command = [sys.executable, "-m", "build", "--wheel", f"--outdir={directory}", str(CHECKOUT)]
-    _run(command, environment={"PINFOLD_COMPILED": "1"})
+    run(command, environment=_away(PINFOLD_COMPILED="1"))
     (wheel,) = directory.glob("pinfold-*-linux_*.whl")
     return wheel
 
 
 def install(wheel: Path, directory: Path) -> Path:
     """A new environment in `directory` with the wheel and what its tests need. Gives its `bin`. Raises BuildError."""
-    _run([sys.executable, "-m", "venv", str(directory)])
-    _run([str(directory / "bin/pip"), "install", "-q", str(wheel), "pytest", "pytest-timeout", "hypothesis"])
+    run([sys.executable, "-m", "venv", str(directory)], environment=_away())
+    pip = [str(directory / "bin/pip"), "install", "-q", str(wheel), "pytest", "pytest-timeout", "hypothesis"]
+    run(pip, environment=_away())
     return directory / "bin"
 
 
@@ -57,7 +57,7 @@ def check(programs: Path, away: Path) -> list[str]:
         else:
             shutil.copy(CHECKOUT / name, away)
     python = str(programs / "python")
-    origins = _run([python, "-c", ORIGINS, *modules()], away).split()
+    origins = run([python, "-c", ORIGINS, *modules()], away, _away()).split()
     pure = [
         origin for origin in origins if not origin.endswith(".so") or not Path(origin).is_relative_to(programs.parent)
     ]
@@ -69,18 +69,12 @@ def check(programs: Path, away: Path) -> list[str]:
     ]
     if VECTORS.exists():
         parts.append([sys.executable, str(VECTORS), "all", "--pinfold", str(programs / "pinfold")])
-    return [_run(part, away).strip().splitlines()[-1] for part in parts]
+    return [run(part, away, _away()).strip().splitlines()[-1] for part in parts]
 
 
-def _run(command: Sequence[str], directory: Path | None = None, environment: Mapping[str, str] | None = None) -> str:
-    inherited = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTHONPATH")}
-    done = subprocess.run(
-        command, cwd=directory, env={**inherited, **(environment or {})}, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise BuildError(f"{' '.join(command)} failed:\n{done.stdout}")
-    return done.stdout
+def _away(**more: str) -> Mapping[str, str]:
+    """Our environment without what would lead the tests back to the checkout or make skipped ones errors."""
+    return {**{name: value for name, value in os.environ.items() if name not in ("CI", "PYTHONPATH")}, **more}
 
 
 def main() -> None:

@@ -105,16 +105,15 @@ def next_commands(changes: Sequence[Change], config: Config) -> list[str]:
     A unit that lost its drop-in is widened by hand: systemd then asks for an empty cpuset, which the kernel refuses as long as
     there are processes in it.
     """
-    units = [each.path.parent.name.removesuffix(".d") for each in changes if each.verb is Verb.REMOVE]
-    narrowed = [
-        group
-        for unit in units
-        if unit in HOST_UNITS and (group := Path(config.enforcement.cgroupRoot) / unit / "cpuset.cpus").exists()
-    ]
     if all(each.verb is Verb.KEEP for each in changes):
         return []
-    if any(_is_of_v1(change) for change in changes):
+    if any(map(_is_of_v1, changes)):
         return ["systemctl daemon-reexec"]
+    freed = [each.path.parent.name.removesuffix(".d") for each in changes if each.verb is Verb.REMOVE]
+    groups = [Path(config.enforcement.cgroupRoot) / unit / "cpuset.cpus" for unit in freed if unit in HOST_UNITS]
+    narrowed = [group for group in groups if group.exists()]
+    if not narrowed:
+        return ["systemctl daemon-reload"]
     online = read_topology(Path(config.node.root)).lists.online
     return ["systemctl daemon-reload", *(f"echo {online} > {group}" for group in narrowed)]
 

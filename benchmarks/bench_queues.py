@@ -37,8 +37,10 @@ from agent.queues.node_report import NodeReport, ReportedPod
 from agent.queues.object_changes import compare as compare_objects
 from agent.queues.options import QueueOptions
 from agent.queues.order import Contender, compare
-from agent.queues.reclaim import Reclaimer, Victims, can_reclaim, reclaimable
-from agent.queues.resize_admission import CPUMemory, ResizeOptions, decide_resize
+from agent.queues.reclaim import can_reclaim, reclaimable
+from agent.queues.reclaim_scenario import Reclaimer, Victims
+from agent.queues.resize_admission import ResizeOptions, decide_resize
+from agent.queues.resize_growth import CPUMemory
 from agent.queues.status_watch import accounted_charge
 from agent.queues.tree import build
 from agent.queues.workloads import QUEUE_LABEL, Directory

@@ -16,7 +16,8 @@ from agent.model.pod import Pod
 from agent.queues.encode import encode_outcome, encode_proposal, encode_resize, encode_snapshot, encode_step
 from agent.queues.jobs import Job
 from agent.queues.reclaim_search import propose
-from agent.queues.resize_admission import QueueCharge, ResizeOptions, decide_resize
+from agent.queues.resize_admission import ResizeOptions, decide_resize
+from agent.queues.resize_bounds import QueueCharge
 from agent.queues.simulation import simulate
 from agent.queues.snapshot import take_snapshot, unallocated
 from agent.queues.status_watch import share_charge

@@ -1,42 +1,29 @@
-"""The queue accountant's memory: objects, node reports and reservations, and what follows from them for a resize.
+"""The queue accountant's memory: objects, node reports and reservations.
 
 One value that changes in place, without clock, lock or I/O: time is an argument, and whoever shares it between threads locks.
-Reading is `agent.queues.accountant_view`.
+Reading is `agent.queues.accountant_view`, resizes are `agent.queues.accountant_resize`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from agent.formats.queue_objects import QueueObjects
-from agent.model.pod import Pod
 from agent.model.queue import ResourceQuantities
 from agent.queues.accounting import Accounting, Taken
-from agent.queues.charge import ChargeOptions, PodCharge, occupies
-from agent.queues.ledger import Ledger, LedgerOptions, Reservation, admit, expire, follow, rebuild, settle
+from agent.queues.charge import ChargeOptions, PodCharge
+from agent.queues.ledger import Ledger, LedgerOptions
+from agent.queues.ledger_watch import LedgerWatch
 from agent.queues.node_report import NodeReport, ReportedPod, charge_of_reported
 from agent.queues.node_roll import NodeRoll
 from agent.queues.object_changes import KnownObjects, ObjectChanges, compare
-from agent.queues.observed_pods import GroupKey, ObservedPods, PodChanges, uid_of
+from agent.queues.observed_pods import GroupKey, ObservedPods, PodChanges
 from agent.queues.options import QueueOptions
 from agent.queues.reported_nodes import ReportedNodes
-from agent.queues.resize_admission import (
-    NOTHING,
-    CPUMemory,
-    QueueCharge,
-    ResizeAnswer,
-    ResizeOptions,
-    ResizeReason,
-    decide_resize,
-)
+from agent.queues.resize_admission import ResizeOptions
 from agent.queues.status_watch import StatusWatch
 from agent.queues.workloads import QUEUE_LABEL, Directory, pod_group_of
-
-CATCH_UP_SECONDS = (
-    60.0  # longer than an API server takes from a webhook's answer to the stored pod (its own time-out is 34 s)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +43,6 @@ class AccountantOptions:
     patience_seconds: float = 60.0
 
 
-class Unready(StrEnum):
-    """Why a resize cannot be judged yet."""
-
-    NO_OBJECTS = "queues and pod groups have not been read yet"
-    LEDGER_LOST = "reservations of admitted resizes may have been lost, they are waited for"
-    NODES_MISSING = "not every node has reported yet, and Queue.status does not say what the queues hold"
-
-
 class Accountant:
     """started: when it began, on the caller's clock."""
 
@@ -71,24 +50,29 @@ class Accountant:
         self.options = options
         self.known = KnownObjects.none()
         self.has_objects = False
-        self.ledger = Ledger()
         self.accounting = Accounting(self.known.tree, patience_seconds=options.patience_seconds)
         self.status_watch = StatusWatch(patience_seconds=options.patience_seconds)
-        self.ledger_lost_until = 0.0  # reservations may be missing until all that could be have ended
         self.groups: dict[str, str] = {}  # pod UID -> the job it is part of, "namespace/name"
         self.observed = ObservedPods()
+        self.ledger_watch = LedgerWatch(options.ledger, self.accounting, self.observed)
         self.reports = ReportedNodes()
         self._roll = NodeRoll()
         self.pods_known = False  # whether the API server's pods are told of
         self._started = started
-        self._rebuilding = False  # a ledger that was not found is wanted, and waits for pods
-        self._rebuilt = False
-        self._catching_up_until = 0.0
 
     @property
     def directory(self) -> Directory:
         """The objects that pods are resolved with."""
         return self.known.directory
+
+    @property
+    def ledger(self) -> Ledger:
+        """Growth that was admitted and that no report shows yet. Set: what a resize has made of it."""
+        return self.ledger_watch.ledger
+
+    @ledger.setter
+    def ledger(self, ledger: Ledger) -> None:
+        self.ledger_watch.ledger = ledger
 
     # --- what comes in ---
 
@@ -110,7 +94,7 @@ class Accountant:
         knew_pods, self.pods_known = self.pods_known, self.pods_known or pods is not None or bool(changes.pods)
         self._observe({**changes.pods, **(pods or {})}, changes.groups, refitted, now)
         if changes.groups is None or changes.groups:
-            self._follow(self.ledger.reservations)
+            self.ledger_watch.follow(self.ledger.reservations)
         gone: Collection[str] = ()
         if changes.nodes:
             gone = {node.name for node in before.objects.nodes} - self._roll.listed.keys()
@@ -120,15 +104,9 @@ class Accountant:
             for node in self._roll.listed.keys() - self.accounting.observed():
                 self.accounting.observe(node, {}, now)  # a listed node without any pods has none
             self._roll.look_again()
-        if self._rebuilding and self.pods_known:
+        if self.ledger_watch.waits_for_pods and self.pods_known:
             self.rebuild_ledger(now)
         return gone
-
-    def _follow(self, uids: Iterable[str]) -> None:
-        """Move reservations of pods that are charged to another queue now, or are preemptible now or not any more."""
-        charges = {uid: self.accounting.charge_of(uid) for uid in uids if uid in self.ledger.reservations}
-        charged = {uid: (each.queue, each.preemptible) for uid, each in charges.items() if each is not None}
-        self.ledger = follow(self.ledger, charged)
 
     def _recharge(self, groups: Collection[GroupKey] | None, nodes: Collection[str], now: float) -> None:
         """Reported pods whose pod group, or the priorities or the GPUs behind it, are others now. groups: None is all."""
@@ -163,9 +141,8 @@ class Accountant:
                 self.groups[uid] = charge.pod if group is None else f"{group.namespace}/{group.name}"
             elif self.accounting.charge_of(uid) is None:
                 self.groups.pop(uid, None)
-        self._settle(changes)
-        if now < self._catching_up_until:
-            self._reserve_unseen(changes, now)
+        self.ledger_watch.settle(changes)
+        self.ledger_watch.catch_up(changes, now)
 
     def _drop_if_empty(self, node: str, now: float) -> None:
         """Of a node without an object and without reports nothing is left to know once its last pod is gone."""
@@ -184,9 +161,9 @@ class Accountant:
         if taken is Taken.APPLIED:
             first = report.node not in self.reports
             touched = self._merge(report)
-            self._settle(touched)
-            if now < self._catching_up_until or (first and self._rebuilt):
-                self._reserve_unseen([*touched, *self.accounting.observed_of(report.node)] if first else touched, now)
+            self.ledger_watch.settle(touched)
+            touched = [*touched, *self.accounting.observed_of(report.node)] if first else touched
+            self.ledger_watch.catch_up(touched, now, first=first)
         return taken
 
     def _merge(self, report: NodeReport) -> Collection[str]:
@@ -204,21 +181,6 @@ class Accountant:
                 self.groups.pop(uid, None)
         return report.pods.keys() | gone
 
-    def _settle(self, uids: Iterable[str]) -> None:
-        """End reservations whose growth is seen, or whose pods are gone: neither reported nor known to the API server."""
-        concerned = [uid for uid in uids if uid in self.ledger.reservations] if self.ledger.reservations else []
-        if concerned:
-            charges = {uid: self.accounting.charge_of(uid) for uid in concerned}
-            occupied = {
-                uid: NOTHING if each is None else each.allocated.cpu_memory()
-                for uid, each in charges.items()
-                if each is not None or uid in self.observed.charges
-            }
-            self.ledger = settle(self.ledger, occupied, [uid for uid in concerned if uid not in occupied])
-            self._follow(concerned)
-
-    # --- a ledger that was lost ---
-
     def rebuild_ledger(self, now: float) -> bool:
         """Reserve what may have been admitted by somebody else: all that pods of the API server ask for beyond what is charged.
 
@@ -228,39 +190,7 @@ class Accountant:
 
         For some time after it, growth that the API server's pods show late is reserved too.
         """
-        limits = self.options.ledger
-        if limits is None:
-            return True
-        self._rebuilding = not self.pods_known
-        if self._rebuilding:
-            self.ledger_lost_until = now + limits.ttl_seconds
-            return False
-        self.ledger_lost_until = 0.0
-        self._rebuilt = True
-        self._catching_up_until = now + CATCH_UP_SECONDS
-        self._reserve_unseen(self.observed.charges, now)
-        return True
-
-    def _reserve_unseen(self, uids: Iterable[str], now: float) -> None:
-        """Reserve what these pods of the API server occupy by their spec beyond what they are charged for."""
-        limits = self.options.ledger
-        if limits is None:
-            return
-        found: dict[str, Reservation] = {}
-        for uid in uids:
-            asked, charged = self.observed.charges.get(uid), self.accounting.charge_of(uid)
-            if asked is None or asked == charged:
-                continue
-            seen = NOTHING if charged is None else charged.allocated.cpu_memory()
-            found[uid] = Reservation(
-                asked.pod,
-                asked.queue,
-                asked.preemptible,
-                asked.allocated.cpu_memory(),
-                seen,
-                now + limits.ttl_seconds,
-            )
-        self.ledger = rebuild(self.ledger, found)
+        return self.ledger_watch.rebuild(now, pods_known=self.pods_known)
 
     def resume(self, report: NodeReport, now: float) -> None:
         """A report kept from before a restart: it counts, stale until the node is heard of."""
@@ -287,7 +217,7 @@ class Accountant:
             self.accounting.observe(node, {uid: charges[uid] for uid in left if uid in charges}, now)
         self.reports.remove(node)
         known |= self._roll.strike(node)
-        self._settle(uids)
+        self.ledger_watch.settle(uids)
         return known
 
     def tick(self, now: float) -> Collection[str]:
@@ -302,7 +232,7 @@ class Accountant:
             self.release(node, now)
         self.accounting.tick(now)
         self.status_watch.look(self.accounting.totals, now)
-        self.ledger = expire(self.ledger, now)
+        self.ledger_watch.expire(now)
         return gone
 
     # --- what follows ---
@@ -324,53 +254,3 @@ class Accountant:
         if not self.has_objects or self.missing_nodes() or not self.accounting.has_nodes():
             return False
         return bool(self._roll.listed) or now - self._started >= self.options.settle_seconds
-
-    def charges(self, names: Iterable[str], now: float) -> dict[str, QueueCharge]:
-        """What the resize check counts for these queues, reservations apart."""
-        complete, totals = self.is_complete(now), self.accounting.totals
-        return {
-            name: self.status_watch.charge(queue, totals.of(name), complete=complete, now=now)
-            for name in names
-            if (queue := self.directory.queues.get(name)) is not None
-        }
-
-    def unready(self, queue: str, now: float) -> Unready | None:
-        """Why growth in this queue cannot be judged yet; None where it can."""
-        if not self.has_objects:
-            return Unready.NO_OBJECTS
-        if now < self.ledger_lost_until:
-            return Unready.LEDGER_LOST
-        if self.is_complete(now):
-            return None
-        path = self.accounting.totals.tree.path(queue)
-        return None if all(each.status.allocated for each in path) else Unready.NODES_MISSING
-
-    def decide(
-        self, old: Pod, new: Pod, now: float, *, reserve: bool = True
-    ) -> tuple[ResizeAnswer, Unready | None, Ledger]:
-        """Whether a pod may be resized, why that cannot be judged yet, and the ledger that is to be kept before it is told.
-
-        With an Unready the answer is the best that can be said. reserve: False only asks.
-        """
-        group = pod_group_of(old, self.directory)
-        queue = "" if group is None else group.queue
-        path = [each.name for each in self.accounting.totals.tree.path(queue)]
-        charges, limits = self.charges(path, now), self.options.ledger
-        if limits is None:
-            answer, ledger = decide_resize(old, new, self.directory, self.options.resize, charges), self.ledger
-        else:
-            args = (self.directory, self.options.resize, limits, charges, self._seen(old), now)
-            answer, ledger = admit(self.ledger, old, new, *args)
-        unready = self.unready(queue, now) if self._depends_on_charges(answer) else None
-        return answer, unready, ledger if reserve else self.ledger
-
-    def _depends_on_charges(self, answer: ResizeAnswer) -> bool:
-        """Whether the answer could be another one if more were known. A rejection stands: charges only grow with knowledge."""
-        if not self.has_objects:
-            return answer.reason is ResizeReason.POD_GROUP_NOT_FOUND and bool(answer.delta)
-        return answer.reason is ResizeReason.FITS
-
-    def _seen(self, old: Pod) -> CPUMemory:
-        """What the pod is charged for; where only the queue's status counts it, what it occupies."""
-        charge = self.accounting.charge_of(uid_of(old))
-        return occupies(old) if charge is None else charge.allocated.cpu_memory()

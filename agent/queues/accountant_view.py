@@ -19,7 +19,7 @@ from agent.queues.jobs import Job, jobs_from
 from agent.queues.ledger import Ledger, with_reserved
 from agent.queues.options import QueueOptions
 from agent.queues.quantities import plus
-from agent.queues.resize_admission import CPUMemory
+from agent.queues.resize_growth import CPUMemory
 from agent.queues.snapshot import Snapshot, status_shares
 from agent.queues.totals import QueueTotals, Totals
 from agent.queues.tree import QueueProblem, QueueTree

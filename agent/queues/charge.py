@@ -17,7 +17,7 @@ from agent.model.resources import CPU, MEMORY
 from agent.policy.gpu_request import gpu_request
 from agent.policy.pod_resources import SizingOptions, pod_requests
 from agent.policy.preemptibility import pod_preemptibility
-from agent.queues.resize_admission import CPUMemory, is_allocated
+from agent.queues.resize_growth import CPUMemory, is_allocated
 from agent.queues.workloads import QUEUE_LABEL, Directory, is_preemptible, pod_group_of, queue_of
 
 NANO = 10**9

@@ -12,7 +12,7 @@ from agent.queues.accountant_view import AccountantView
 from agent.queues.encode import encode_share, encode_snapshot, encode_step, encode_violation, quantities
 from agent.queues.jobs import Job
 from agent.queues.ledger import Reservation
-from agent.queues.resize_admission import NOTHING, CPUMemory
+from agent.queues.resize_growth import NOTHING, CPUMemory
 
 
 def moment(seconds: float) -> str:

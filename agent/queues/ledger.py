@@ -17,16 +17,9 @@ from agent.model.queue import PodGroup
 from agent.queues.charge import occupies
 from agent.queues.observed_pods import uid_of
 from agent.queues.reserved import Hold, Reserved, queue_path
-from agent.queues.resize_admission import (
-    NOTHING,
-    CPUMemory,
-    QueueCharge,
-    ResizeAnswer,
-    ResizeOptions,
-    ResizeReason,
-    decide_resize,
-    growth,
-)
+from agent.queues.resize_admission import ResizeAnswer, ResizeOptions, ResizeReason, decide_resize
+from agent.queues.resize_bounds import QueueCharge
+from agent.queues.resize_growth import NOTHING, CPUMemory, growth
 from agent.queues.workloads import Directory, is_preemptible, pod_group_of
 
 MAX_RESERVATIONS = 4096  # pods whose resize is under way at one time; beyond it no further growth is admitted

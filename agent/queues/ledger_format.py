@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from agent.formats.fields import Fields
 from agent.queues.ledger import Reservation
-from agent.queues.resize_admission import CPUMemory
+from agent.queues.resize_growth import CPUMemory
 
 _RESERVATION = {"pod", "queue", "preemptible", "target", "seen", "expires"}
 

@@ -15,7 +15,7 @@ from agent.model.queue import RESOURCES, UNLIMITED, QueueShare, ResourceName
 from agent.queues.accountant_view import AccountantView
 from agent.queues.page_style import STYLE
 from agent.queues.quantities import format_amount
-from agent.queues.resize_admission import NOTHING, CPUMemory
+from agent.queues.resize_growth import NOTHING, CPUMemory
 
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from agent.model.queue import QueueShares
 from agent.queues.derivation import Rule, Step
 from agent.queues.options import QueueOptions
-from agent.queues.reclaim import Reclaimer, Verdict, Victims, can_reclaim, explain, keeps_victim, reclaimable
+from agent.queues.reclaim import can_reclaim, keeps_victim, reclaimable
+from agent.queues.reclaim_scenario import Reclaimer, Victims
+from agent.queues.reclaim_verdict import Verdict, explain
 from agent.queues.take_back import TakeBack, take_backs
 
 

@@ -13,8 +13,10 @@ from agent.queues.jobs import Job
 from agent.queues.options import QueueOptions
 from agent.queues.order import Contender, in_order
 from agent.queues.quantities import minus, plus
-from agent.queues.reclaim import Reclaimer, Verdict, Victims, reclaimable
+from agent.queues.reclaim import reclaimable
 from agent.queues.reclaim_decision import ReclaimDecision, decide_reclaim, filter_victims
+from agent.queues.reclaim_scenario import Reclaimer, Victims
+from agent.queues.reclaim_verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)

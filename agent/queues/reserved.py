@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from agent.model.queue import Queue
-from agent.queues.resize_admission import CPUMemory, QueueCharge
+from agent.queues.resize_bounds import QueueCharge
+from agent.queues.resize_growth import CPUMemory
 
 
 class Hold(NamedTuple):

@@ -16,8 +16,8 @@ from agent.queues.jobs import Job, by_queue
 from agent.queues.options import QueueOptions
 from agent.queues.order import Contender, in_order
 from agent.queues.quantities import fits, minus, plus
-from agent.queues.reclaim import Strategy
 from agent.queues.reclaim_search import ReclaimProposal, VictimPiece, propose
+from agent.queues.reclaim_verdict import Strategy
 from agent.queues.take_back import TakeBack
 from agent.queues.tree import QueueTree, ancestry
 

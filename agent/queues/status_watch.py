@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from math import ceil
 
 from agent.model.queue import Queue, QueueShare, ResourceQuantities
-from agent.queues.resize_admission import CPUMemory, QueueCharge, status_charge
+from agent.queues.resize_bounds import QueueCharge, status_charge
+from agent.queues.resize_growth import CPUMemory
 from agent.queues.totals import QueueTotals, Totals
 
 

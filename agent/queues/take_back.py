@@ -14,7 +14,9 @@ from enum import StrEnum
 from agent.model.queue import ZERO, QueueShare, QueueShares, ResourceQuantities
 from agent.queues.options import QueueOptions
 from agent.queues.quantities import minus, plus
-from agent.queues.reclaim import Reclaimer, Strategy, Verdict, Victims, can_reclaim, keeps_victim, reclaimable
+from agent.queues.reclaim import can_reclaim, keeps_victim, reclaimable
+from agent.queues.reclaim_scenario import Reclaimer, Victims
+from agent.queues.reclaim_verdict import Strategy, Verdict
 from agent.queues.tree import ancestry
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agent.model.queue import RESOURCES, QueueShares, ResourceName
 from agent.queues.options import Profile
 from agent.queues.quantities import exceeds, format_amount
-from agent.queues.resize_admission import BoundKind
+from agent.queues.resize_bounds import BoundKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ from typing import Any
 
 from agent.model.queue import QueueShares
 from agent.queues.options import Profile, QueueOptions
-from agent.queues.reclaim import Reclaimer, Victims, can_reclaim, keeps_victim, level_queues, reclaimable
+from agent.queues.reclaim import can_reclaim, keeps_victim, reclaimable
+from agent.queues.reclaim_scenario import Reclaimer, Victims
+from agent.queues.reclaim_verdict import level_queues
 from agent.replay.context import Context, JSONObject
 from agent.replay.queue_records import quantities, queue_shares
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from agent.formats.queue_objects import QueueObjects
 from agent.model.pod import Pod
 from agent.model.queue import ResourceQuantities
-from agent.queues.accountant import Accountant, AccountantOptions, Unready
+from agent.queues.accountant import Accountant, AccountantOptions
+from agent.queues.accountant_resize import Unready, decide
 from agent.queues.accountant_view import AccountantView, capture, captured_jobs, jobs_of_capture, view_of
 from agent.queues.accounting import Taken
 from agent.queues.jobs import Job
@@ -88,8 +89,8 @@ class AccountantService:
             self._accountant.ledger, kept = store.load_ledger()
             if kept is not Kept.WHOLE:
                 self._accountant.rebuild_ledger(now)
-            if kept is Kept.NONE:  # a first start: without pods to ask there is no reason to wait for any
-                self._accountant.ledger_lost_until = 0.0
+            if kept is Kept.NONE:
+                self._accountant.ledger_watch.begin_empty()
             self._journal = LedgerJournal(store)
             self._journal.start()
         for report in store.load_reports():  # which may end a reservation
@@ -165,7 +166,7 @@ class AccountantService:
         with self._lock:
             accountant = self._accountant
             before = accountant.ledger
-            answer, unready, ledger = accountant.decide(old, new, self._clock(), reserve=reserve)
+            answer, unready, ledger = decide(accountant, old, new, self._clock(), reserve=reserve)
             verdict = ResizeVerdict(answer, unready)
             if ledger is before:
                 return verdict, None

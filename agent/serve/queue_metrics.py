@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agent.model.queue import RESOURCES, UNLIMITED, Queue, QueueShare
 from agent.queues.accountant_view import AccountantView
-from agent.queues.resize_admission import NOTHING
+from agent.queues.resize_growth import NOTHING
 from agent.serve.accountant import AccountantService
 from agent.serve.exposition import CONTENT_TYPE, family_text, label_text, write_metrics
 from agent.serve.http import Request, Response

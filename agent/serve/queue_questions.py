@@ -14,7 +14,7 @@ from typing import Any
 
 from agent.errors import AgentError, BadInputError
 from agent.model.pod import Pod
-from agent.queues.accountant import Unready
+from agent.queues.accountant_resize import Unready
 from agent.queues.accountant_view import AccountantView
 from agent.queues.encode import encode_outcome, encode_proposal, encode_resize
 from agent.queues.encode_accountant import (

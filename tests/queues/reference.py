@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from agent.model.queue import QueueShare, QueueShares, ResourceQuantities
 from agent.queues.options import Profile, QueueOptions
-from agent.queues.reclaim import Reclaimer, Victims
+from agent.queues.reclaim_scenario import Reclaimer, Victims
 
 
 class _Claim:

@@ -14,7 +14,8 @@ from agent.model.pod import Pod
 from agent.model.quantity import Quantity
 from agent.model.queue import ClusterNode, PodGroup, Preemptibility, PriorityClass, Queue, QueueStatus
 from agent.model.state import Epoch
-from agent.queues.accountant import Accountant, AccountantOptions, Unready
+from agent.queues.accountant import Accountant, AccountantOptions
+from agent.queues.accountant_resize import Unready, decide
 from agent.queues.accountant_view import AccountantView, capture, captured_jobs, jobs_of_capture, view_of
 from agent.queues.accounting import Taken
 from agent.queues.charge import NANO, Amounts
@@ -74,7 +75,7 @@ def held(found: Accountant, name: str = "dept") -> float:
 
 def resize(found: Accountant, uid: str, before: int, after: int, now: float = 1) -> tuple[ResizeReason, Unready | None]:
     old, new = (replace(pod({"cpu": str(size)}), uid=uid, name=uid) for size in (before, after))
-    answer, unready, found.ledger = found.decide(old, new, now)
+    answer, unready, found.ledger = decide(found, old, new, now)
     return answer.reason, unready
 
 

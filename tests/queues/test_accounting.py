@@ -14,7 +14,8 @@ from agent.model.state import Epoch
 from agent.queues.accounting import UNPLACED, Accounting, Taken
 from agent.queues.charge import NANO, NO_AMOUNTS, Amounts, ChargeOptions, PodCharge, pod_charge
 from agent.queues.options import Profile
-from agent.queues.resize_admission import BoundKind, CPUMemory
+from agent.queues.resize_bounds import BoundKind
+from agent.queues.resize_growth import CPUMemory
 from agent.queues.totals import QueueTotals, Totals
 from agent.queues.tree import QueueTree, build
 from agent.queues.violations import violations

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from agent.model.queue import Queue, QueueShare, ResourceQuantities
 from agent.queues.fair_share import divide_cluster
 from agent.queues.options import Profile, QueueOptions
-from agent.queues.reclaim import Reclaimer, Victims, reclaimable
+from agent.queues.reclaim import reclaimable
+from agent.queues.reclaim_scenario import Reclaimer, Victims
 from agent.queues.tree import build
 from tests.queues.reference import reference_fair_shares, reference_reclaimable
 

@@ -19,7 +19,9 @@ from agent.queues.ledger import (
     settle,
     with_reserved,
 )
-from agent.queues.resize_admission import CPUMemory, QueueCharge, ResizeAnswer, ResizeOptions, ResizeReason
+from agent.queues.resize_admission import ResizeAnswer, ResizeOptions, ResizeReason
+from agent.queues.resize_bounds import QueueCharge
+from agent.queues.resize_growth import CPUMemory
 from agent.queues.status_watch import StatusWatch
 from agent.queues.totals import Totals
 from agent.queues.tree import build

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agent.formats.fields import FieldError
 from agent.queues.ledger import Reservation
 from agent.queues.ledger_format import decode_reservation, encode_reservation
-from agent.queues.resize_admission import CPUMemory
+from agent.queues.resize_growth import CPUMemory
 
 amounts = st.builds(CPUMemory, st.integers(0, 10**9), st.integers(0, 2**62))
 reservations = st.builds(

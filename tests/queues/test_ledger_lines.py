@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent.queues.ledger import Reservation
 from agent.queues.ledger_format import encode_reservation
 from agent.queues.ledger_lines import encode_head, encode_line, read_journal
-from agent.queues.resize_admission import CPUMemory
+from agent.queues.resize_growth import CPUMemory
 
 ONE = Reservation("prod/p1", "leaf", True, CPUMemory(2000, 0), CPUMemory(1000, 0), 1e9)
 TWO = Reservation("prod/p2", "leaf", False, CPUMemory(500, 1 << 30), CPUMemory(0, 0), 1e9 + 0.5)

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from agent.model.pod import Pod
 from agent.model.queue import ClusterNode
-from agent.queues.accountant import CATCH_UP_SECONDS, Accountant, Unready
+from agent.queues.accountant import Accountant
+from agent.queues.accountant_resize import Unready, decide
 from agent.queues.accounting import Taken
 from agent.queues.charge import NANO
+from agent.queues.ledger_watch import CATCH_UP_SECONDS
 from agent.queues.node_report import NodeReport
 from agent.queues.observed_pods import PodChanges
 from agent.queues.resize_admission import ResizeReason
@@ -147,7 +149,7 @@ class World:
             case 0 | 1:
                 more = self.spec[uid] + self.chance.randrange(1, 4)
                 old, new = seen(uid, self.spec[uid]), seen(uid, more)
-                answer, unready, self.accountant.ledger = self.accountant.decide(old, new, self.now)
+                answer, unready, self.accountant.ledger = decide(self.accountant, old, new, self.now)
                 assert unready is None
                 if answer.allowed:
                     self.spec[uid] = more  # the API server stores it at once; who watches it may hear of it much later

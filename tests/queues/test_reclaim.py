@@ -9,18 +9,10 @@ from agent.errors import BadInputError
 from agent.model.queue import QueueShare, ResourceName, ResourceQuantities
 from agent.queues.derivation import Rule, Step
 from agent.queues.options import QueueOptions
-from agent.queues.reclaim import (
-    Reclaimer,
-    Strategy,
-    Verdict,
-    Victims,
-    can_reclaim,
-    explain,
-    keeps_victim,
-    level_queues,
-    reclaimable,
-)
+from agent.queues.reclaim import can_reclaim, keeps_victim, reclaimable
 from agent.queues.reclaim_decision import decide_reclaim
+from agent.queues.reclaim_scenario import Reclaimer, Victims
+from agent.queues.reclaim_verdict import Strategy, Verdict, explain, level_queues
 from tests.queues.build import amounts, by_name, queue, share
 
 OFF = QueueOptions()

@@ -12,18 +12,9 @@ from agent.model.pod import Pod, PodCondition
 from agent.model.quantity import Quantity
 from agent.model.queue import PodGroup, Preemptibility, Queue, QueueStatus, ResourceQuantities
 from agent.queues.derivation import Rule
-from agent.queues.resize_admission import (
-    BoundKind,
-    CPUMemory,
-    Mode,
-    QueueCharge,
-    ResizeAnswer,
-    ResizeOptions,
-    ResizeReason,
-    decide_resize,
-    growth,
-    is_allocated,
-)
+from agent.queues.resize_admission import Mode, ResizeAnswer, ResizeOptions, ResizeReason, decide_resize
+from agent.queues.resize_bounds import BoundKind, QueueCharge
+from agent.queues.resize_growth import CPUMemory, growth, is_allocated
 from agent.queues.workloads import Directory
 from tests.queues.build import queue
 

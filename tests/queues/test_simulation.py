@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agent.model.queue import ZERO, Queue
 from agent.queues.jobs import Job
 from agent.queues.options import QueueOptions
-from agent.queues.reclaim import Strategy
+from agent.queues.reclaim_verdict import Strategy
 from agent.queues.simulation import EventKind, Outcome, simulate
 from agent.queues.take_back import TakeBackKind
 from agent.queues.tree import build

@@ -16,8 +16,10 @@ from agent.model.queue import UNLIMITED, Queue, QueueShare, QueueShares, Resourc
 from agent.queues.fair_share import divide_cluster
 from agent.queues.options import Profile, QueueOptions
 from agent.queues.quantities import plus
-from agent.queues.reclaim import Reclaimer, Strategy, Victims, level_queues, reclaimable
+from agent.queues.reclaim import reclaimable
 from agent.queues.reclaim_decision import decide_reclaim
+from agent.queues.reclaim_scenario import Reclaimer, Victims
+from agent.queues.reclaim_verdict import Strategy, level_queues
 from agent.queues.take_back import TakeBackKind, after_reclaim, take_backs
 from agent.queues.tree import ancestry, build
 from tests.queues.build import amounts, by_name, queue, share

@@ -15,7 +15,7 @@ import pytest
 from agent.formats.pods import decode_pod
 from agent.queues.accountant import AccountantOptions
 from agent.queues.ledger import LedgerOptions, Reservation
-from agent.queues.resize_admission import CPUMemory
+from agent.queues.resize_growth import CPUMemory
 from agent.serve.accountant import AccountantService
 from agent.serve.accountant_journal import LedgerJournal
 from agent.serve.accountant_store import AccountantStore, StoreError

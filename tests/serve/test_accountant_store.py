@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent.queues.ledger import Ledger, Reservation
 from agent.queues.ledger_format import encode_reservation
 from agent.queues.ledger_lines import encode_head, encode_line
-from agent.queues.resize_admission import CPUMemory
+from agent.queues.resize_growth import CPUMemory
 from agent.serve.accountant_store import AccountantStore, Kept, StoreError
 from tests.serve.accountants import report
 

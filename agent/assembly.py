@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.backends import backend, conflicts
+from agent.backends import Backend, observing
 from agent.config import Loaded
 from agent.config_schema import Config
 from agent.daemon import Daemon
@@ -23,7 +23,6 @@ from agent.hugepages_now import free_hugepages_now
 from agent.keeper import Keeper, Rules
 from agent.log import say
 from agent.node.decision_log import DecisionLog
-from agent.node.enforcer import ObserveOnly
 from agent.node.hotplug import Hotplug, HotplugError, KernelEvents
 from agent.node.kubelet_files import KubeletFiles
 from agent.node.service_manager import from_environment
@@ -31,7 +30,7 @@ from agent.node.state_store import StateStore
 from agent.node_rules import read_machine, rules_of
 from agent.pod_sources import PodSources
 from agent.policy.podresources_view import Shape
-from agent.preflight import oddities, refuse
+from agent.preflight import oddities, prepare
 from agent.publisher import Publisher
 from agent.reload import manifests, periods, reconfigure, rediscover
 from agent.report_config import announcer, couriers_of, reporter
@@ -41,7 +40,6 @@ from agent.serve.series import Tally
 from agent.serve.sockets import refuse_taken
 from agent.server_config import sockets
 from agent.serving import Serving, bound_http
-from agent.source_config import sources as pod_sources
 from agent.startup import first_state
 
 if TYPE_CHECKING:
@@ -65,17 +63,16 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
     config = loaded.config
     rules = rules_of(read_machine(config), config)
     tally, board = Tally(), HealthBoard()
-    refuse(config)
-    for oddity in oddities(loaded):
-        say(_log, logging.WARNING, "configuration", oddity=oddity)
-    pinned = "; ".join(map(str, conflicts(config)))
-    sources = PodSources(pod_sources(config), board)
     with ExitStack() as stack:
+        parts = prepare(config, stack)
+        for oddity in oddities(loaded):
+            say(_log, logging.WARNING, "configuration", oddity=oddity)
+        sources = PodSources(parts.sources, board)
         store = stack.enter_context(StateStore(Path(config.state.directory)))
         # first of all: an agent that cannot serve must not touch the pods of another
         refuse_taken(access.path for access in sockets(config))
         listening = bound_http(config, stack)
-        node = _node(config, store, rules, tally, board, pinned)
+        node = _node(store, rules, tally, board, parts.backend)
         loop = stack.enter_context(ServingLoop())
         serving = Serving(config, loop, node.keeper, tally, board, lambda: daemon.look())  # noqa: PLW0108 - made below
         queues = _queue_server(config, loop, stack)
@@ -124,8 +121,8 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
     say(_log, logging.INFO, "stopped; all pins stay")
 
 
-def _node(config: Config, store: StateStore, rules: Rules, tally: Tally, board: HealthBoard, pinned: str) -> _Node:
-    """The state in force and the cgroups. pinned: what else pins here, in words; then nothing is written."""
+def _node(store: StateStore, rules: Rules, tally: Tally, board: HealthBoard, backend: Backend) -> _Node:
+    """The state in force and the cgroups; nothing is written where somebody else pins here too, or knows the state better."""
     beginning = first_state(store)
     keeper = Keeper(
         store,
@@ -136,9 +133,10 @@ def _node(config: Config, store: StateStore, rules: Rules, tally: Tally, board: 
         frozen=beginning.newer,
     )
     newer = beginning.newer is not None
-    decides = not newer and not pinned
-    enforcement = backend(config) if decides else Enforcement(ObserveOnly(), None)
-    if pinned:
+    decides = not newer and not backend.conflicts
+    enforcement = backend.open() if decides else observing()
+    if backend.conflicts:
+        pinned = "; ".join(map(str, backend.conflicts))
         board.set("kubelet", Check(True, f"only observing: {pinned}"))
         say(_log, logging.WARNING, "only observing", why=pinned)
     return _Node(keeper, enforcement, newer, decides)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -43,36 +45,56 @@ def conflicts(config: Config) -> tuple[PolicyConflict, ...]:
     return found
 
 
-def backend(config: Config) -> Enforcement:
-    """The enforcement backend, ready for use. Raises CgroupError where it cannot work here, ConfigError."""
-    enforcement = assemble(config, _say)
-    enforcement.open()
-    return enforcement
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """An enforcement backend as it was put together: nothing is written yet.
+
+    conflicts: what else pins here; then it only observes. manager: what was found of systemd, None where it was not looked for.
+    """
+
+    enforcement: Enforcement
+    conflicts: tuple[PolicyConflict, ...] = ()
+    manager: Manager | None = None
+
+    def open(self) -> Enforcement:
+        """The same ready for use: it is said how cgroups are written, and our own are made. Raises CgroupError."""
+        if self.manager is not None:
+            _say(self.manager)
+        self.enforcement.open()
+        return self.enforcement
 
 
-def assemble(config: Config, tell: Callable[[Manager], None] = lambda manager: None) -> Enforcement:
-    """The same before anything is written. tell: hears what was found of systemd.
+def assemble(config: Config, stack: ExitStack) -> Backend:
+    """The backend that the configuration asks for. stack: closes what it holds open.
 
-    Raises CgroupError where there are no cgroups that it needs, ConfigError.
+    Raises CgroupError where there are no cgroups that it needs, ConfigError, KubeletConflictError.
     """
     section = config.enforcement
-    strict = section.podQuota == "strict"
+    if found := conflicts(config):
+        return Backend(observing(), found)
     if section.backend == "none":
-        return Enforcement(ObserveOnly(), None, strict)
+        return Backend(Enforcement(ObserveOnly(), None, section.podQuota == "strict"))
     hierarchy = detect(Path(section.cgroupRoot))
-    runtime = _runtime(section)
-    kubelet = _kubelet_cgroups(config, hierarchy, runtime)
     if section.backend == "cri":
-        return _through_the_runtime(hierarchy, kubelet, runtime, section, tell)
-    units, of_exec = _units(section, hierarchy, tell)
-    cgroups = ExecCgroups(hierarchy, group_path(section.parent), of_exec)
+        return _through_the_runtime(config, hierarchy, stack)
+    parent = group_path(section.parent)
+    kubelet = _kubelet_cgroups(config, hierarchy, _runtime(section, stack))
+    manager = systemd(section, hierarchy)
+    units, of_exec = _units(manager, hierarchy)
+    cgroups = ExecCgroups(hierarchy, parent, of_exec)
 
     def find() -> Mapping[CgroupKey, PurePosixPath]:
         return {**cgroups.find(), **(kubelet.find() if kubelet is not None else {})}
 
     hold = units.hold if units is not None else _nothing
     enforcer = CgroupEnforcer(units or hierarchy, find, time.monotonic, hold=hold)
-    return Enforcement(enforcer, cgroups, strict, hierarchy, kubelet, section.kubeletCgroupRoot, units=units)
+    strict, root = section.podQuota == "strict", section.kubeletCgroupRoot
+    return Backend(Enforcement(enforcer, cgroups, strict, hierarchy, kubelet, root, units=units), manager=manager)
+
+
+def observing() -> Enforcement:
+    """Nothing is looked at and nothing written, whatever the configuration asks for."""
+    return Enforcement(ObserveOnly(), None)
 
 
 def systemd(section: EnforcementSection, hierarchy: Hierarchy) -> Manager:
@@ -90,24 +112,20 @@ def _say(manager: Manager) -> None:
         say(_log, level, "cgroups are written through unit properties", by=manager.text)
 
 
-def _units(
-    section: EnforcementSection, hierarchy: Hierarchy, tell: Callable[[Manager], None]
-) -> tuple[UnitWriter, ExecUnits] | tuple[None, None]:
+def _units(manager: Manager, hierarchy: Hierarchy) -> tuple[UnitWriter, ExecUnits] | tuple[None, None]:
     """Who writes what systemd manages, and makes units for `pinfold exec`."""
-    manager = systemd(section, hierarchy)
-    tell(manager)
     if manager.bus is None:
         return None, None
     writer = UnitWriter(hierarchy, manager.bus)
     return writer, ExecUnits(hierarchy, manager.bus, writer)
 
 
-def _runtime(section: EnforcementSection) -> CRIClient | None:
+def _runtime(section: EnforcementSection, stack: ExitStack) -> CRIClient | None:
     if not section.runtimeEndpoint:
         return None
     from agent.node.cri import CRIClient
 
-    return CRIClient(section.runtimeEndpoint)
+    return stack.enter_context(closing(CRIClient(section.runtimeEndpoint)))
 
 
 def _nothing(settings: Mapping[PurePosixPath, Settings]) -> None:
@@ -125,14 +143,11 @@ def _nobody() -> Instances:
     return {}
 
 
-def _through_the_runtime(
-    hierarchy: Hierarchy,
-    kubelet: KubeletCgroups | None,
-    runtime: CRIClient | None,
-    section: EnforcementSection,
-    tell: Callable[[Manager], None],
-) -> Enforcement:
+def _through_the_runtime(config: Config, hierarchy: Hierarchy, stack: ExitStack) -> Backend:
     """Backend cri: the runtime writes the containers' cgroups; what is in force is read from the files all the same."""
+    section = config.enforcement
+    runtime = _runtime(section, stack)
+    kubelet = _kubelet_cgroups(config, hierarchy, runtime)
     if kubelet is None or runtime is None:
         raise ConfigError(
             "enforcement.backend cri needs enforcement.runtimeEndpoint, and sources.pods, kubelet or apiserver",
@@ -143,7 +158,8 @@ def _through_the_runtime(
         return {key: group for key, group in kubelet.find().items() if isinstance(key, ContainerCgroup)}
 
     find = containers if section.containersOnly else kubelet.find
-    units, _ = _units(section, hierarchy, tell)
+    manager = systemd(section, hierarchy)
+    units, _ = _units(manager, hierarchy)
 
     def hold(settings: Mapping[PurePosixPath, Settings]) -> None:
         if units is not None:  # the scopes of containers are the runtime's to write
@@ -153,8 +169,8 @@ def _through_the_runtime(
 
     writer = RuntimeWriter(hierarchy, runtime, units)
     enforcer = CgroupEnforcer(writer, find, time.monotonic, name="cri", hold=hold)
-    strict = section.podQuota == "strict"
-    return Enforcement(enforcer, None, strict, hierarchy, kubelet, section.kubeletCgroupRoot, units=units)
+    strict, root = section.podQuota == "strict", section.kubeletCgroupRoot
+    return Backend(Enforcement(enforcer, None, strict, hierarchy, kubelet, root, units=units), manager=manager)
 
 
 def group_path(text: str) -> PurePosixPath:

@@ -7,11 +7,14 @@ the agent that uses them.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.backends import assemble, conflicts
+from agent.backends import Backend, assemble
 from agent.config import Loaded
 from agent.config_schema import Config
 from agent.errors import AgentError
@@ -23,27 +26,44 @@ from agent.source_config import access, apiserver_access
 from agent.source_config import sources as pod_sources
 
 if TYPE_CHECKING:
-    from agent.kube.http_access import Access
+    from agent.kube.source import Feed
 
 
-def refuse(config: Config) -> None:
-    """Raise the first of `faults`, as it is."""
-    for fault in faults(config):
-        raise fault
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the checks have made on their way, for the start to go on with. sources: the one that knows best first."""
+
+    sources: Sequence[Feed]
+    backend: Backend
+
+
+def prepare(config: Config, stack: ExitStack) -> Parts:
+    """Make the parts, each once, and do every other check. stack: closes what they hold open.
+
+    Raises the first of `faults`, as it is.
+    """
+    parts = Parts(pod_sources(config), assemble(config, stack))
+    for check in _checks(config):
+        check()
+    return parts
 
 
 def faults(config: Config) -> Iterator[AgentError]:
     """Everything that the agent would not start with, one for each subject."""
-    for check in (_sources, _enforcement, _state, _reports, _eviction, _certificate):
-        try:
-            check(config)
-        except AgentError as error:
-            yield error
+    with ExitStack() as stack:
+        for check in (lambda: pod_sources(config), lambda: assemble(config, stack), *_checks(config)):
+            try:
+                check()
+            except AgentError as error:
+                yield error
+
+
+def _checks(config: Config) -> Iterator[Callable[[], object]]:
+    """Those that make nothing."""
+    for check in (_state, _reports, _eviction, _certificate):
+        yield partial(check, config)
     for socket in sockets(config):
-        try:
-            SocketFile(socket).check()
-        except AgentError as error:
-            yield error
+        yield SocketFile(socket).check
 
 
 def oddities(loaded: Loaded) -> Iterator[str]:
@@ -66,35 +86,20 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return f", did you mean {lower[near[0]]}?" if near else ""
 
 
-def _sources(config: Config) -> None:
-    pod_sources(config)
-
-
-def _enforcement(config: Config) -> None:
-    if not conflicts(config):
-        assemble(config)
-
-
 def _state(config: Config) -> None:
     check_directory(Path(config.state.directory))
 
 
 def _reports(config: Config) -> None:
     if config.reports.kubernetes is not None:
-        _check_server(apiserver_access(config))
+        apiserver_access(config)
     if config.reports.accountant is not None:
-        _check_server(access(config.reports.accountant))
+        access(config.reports.accountant)
 
 
 def _eviction(config: Config) -> None:
     if config.enforcement.eviction is not None:
-        _check_server(apiserver_access(config))
-
-
-def _check_server(server: Access) -> None:
-    from agent.kube.http_access import Server  # most agents ask no server
-
-    Server(server)
+        apiserver_access(config)
 
 
 def _certificate(config: Config) -> None:

@@ -7,15 +7,27 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.agents import TWO_SOCKETS, pod_text, running
+from agent.backends import assemble
+from agent.config_schema import Config
+from tests.agents import TWO_SOCKETS, Agent, launched, pod_text, running
+from tests.node.scripted_manager import ScriptedManager
 
 GATE = "featureGates"
+ON_ANOTHER_RUN = """\
+import os, sys
+script = 'mount --bind "$0" /run && exec "$@"'
+command = ["unshare", "--mount", "sh", "-c", script, sys.argv[1], sys.executable, "-m", "agent", *sys.argv[2:]]
+os.execvp(command[0], command)
+"""
 
 
 class Place:
@@ -36,10 +48,10 @@ class Place:
             "enforcement": {"backend": "none"},
         }
 
-    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def call(self, *words: str, launcher: Sequence[str] = ("-m", "agent")) -> subprocess.CompletedProcess[str]:
         path = self.directory / "config.yaml"
         path.write_text(yaml.safe_dump(self.values))
-        command = [sys.executable, "-m", "agent", *words, "--config", str(path)]
+        command = [sys.executable, *launcher, *words, "--config", str(path)]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     def there(self) -> set[str]:
@@ -176,3 +188,107 @@ def test_the_pod_level_managers_are_off_where_their_stage_or_what_they_need_is(
         line.startswith("pod-level resource managers") and f": {state}" in line
         for line in place.call("config", "check").stdout.splitlines()
     )
+
+
+# --- the parts are made once ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class SilentManager:
+    """A service manager that takes calls and answers none, for whoever is started by `launcher`. parts: needs it to be asked."""
+
+    manager: ScriptedManager
+    launcher: Sequence[str]
+    parts: dict[str, Any]
+
+
+@pytest.fixture
+def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SilentManager]:
+    directory = tmp_path_factory.mktemp("silent")
+    (directory / "run").mkdir()
+    trial = ["unshare", "--mount", "mount", "--bind", str(directory / "run"), "/run"]
+    if subprocess.run(trial, capture_output=True, timeout=60, check=False).returncode:
+        pytest.skip("a process cannot be given a /run of its own here: needs root")
+    cgroups = directory / "cgroups"
+    cgroups.mkdir()
+    (cgroups / "cgroup.controllers").write_text("cpuset cpu memory\n")  # all that is read of it without kubepods
+    manager = ScriptedManager(directory, mute=True)
+    with manager.listening():
+        yield SilentManager(
+            manager,
+            ("-c", ON_ANOTHER_RUN, str(directory / "run")),
+            {
+                "sources": {"kubelet": {"url": "http://127.0.0.1:9"}},
+                "enforcement": {
+                    "backend": "cri",
+                    "cgroupRoot": str(cgroups),
+                    "runtimeEndpoint": str(directory / "nobody.sock"),
+                },
+            },
+        )
+
+
+@pytest.mark.real
+def test_a_manager_that_is_silent_is_waited_for_once_and_every_warning_is_said_once(
+    place: Place, silent: SilentManager
+) -> None:
+    place.values.update(silent.parts)
+    gates = {"PodLevelResourceManager": True}
+    agent = Agent(place.directory, {**place.values, GATE: gates}, launcher=silent.launcher)
+    with launched(agent):
+        log = agent.log()
+        assert agent.stop() == 0
+    assert silent.manager.connections == 1
+    for said in ("did you mean PodLevelResourceManagers", "cgroups are written directly", "no answer within 5 s"):
+        assert log.count(said) == 1, log
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("words", [("config", "check"), ("run",)])
+def test_a_refused_start_asks_the_manager_no_more_than_once_either(
+    place: Place, silent: SilentManager, words: Sequence[str]
+) -> None:
+    place.values.update(silent.parts)
+    place.values["podResources"]["group"] = "no-such-group"
+    done = place.call(*words, launcher=silent.launcher)
+    assert (done.returncode, silent.manager.connections) == (3, 1), done.stderr
+    assert "no such group" in done.stderr
+    assert "cgroups are written" not in done.stderr  # nor are they
+    assert place.there() == set()
+
+
+@pytest.mark.real
+def test_the_check_of_a_sound_configuration_makes_the_backend_of_the_start_and_nothing_else(
+    place: Place, silent: SilentManager
+) -> None:
+    place.values.update(silent.parts)
+    done = place.call("config", "check", launcher=silent.launcher)
+    assert (done.returncode, done.stderr, silent.manager.connections) == (0, "", 1)
+    assert place.there() == set()
+
+
+def cgroup_v1(directory: Path) -> Path:
+    """A tree in which a backend can be put together, with kubepods of a kubelet in it."""
+    for controller in ("cpuset", "cpu", "memory"):
+        (directory / controller / "kubepods").mkdir(parents=True)
+    (directory / "cpuset" / "cpuset.cpus").write_text("0-31\n")
+    return directory
+
+
+def with_runtime(place: Place) -> Config:
+    place.values["sources"] = {"kubelet": {"url": "http://127.0.0.1:9"}}
+    place.values["enforcement"] = {
+        "backend": "cri",
+        "cgroupRoot": str(cgroup_v1(place.directory / "cgroups")),
+        "runtimeEndpoint": str(place.directory / "nobody.sock"),
+    }
+    return Config.model_validate(place.values)
+
+
+def test_the_runtimes_client_is_closed_with_what_it_was_made_for(place: Place) -> None:
+    with ExitStack() as stack:
+        kubelet = assemble(with_runtime(place), stack).enforcement.kubelet
+        assert kubelet is not None
+        kubelet.find()  # nobody listens: what was known holds
+    with pytest.raises(ValueError, match="closed channel"):
+        kubelet.find()

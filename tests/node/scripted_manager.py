@@ -38,7 +38,7 @@ def nothing(member: str, body: tuple[Any, ...]) -> Answer:
 class ScriptedManager:
     """act: the answer to a call, or a RefusalError. mute: calls are taken and never answered. hang_up: instead of an answer.
 
-    noise: signals before every answer. garbage: what is sent instead of one.
+    noise: signals before every answer. garbage: what is sent instead of one. connections: how many there have been.
     """
 
     root: Path
@@ -48,6 +48,7 @@ class ScriptedManager:
     noise: int = 0
     garbage: bytes = b""
     calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+    connections: int = 0
 
     @contextmanager
     def listening(self, name: str = "run/systemd/private") -> Iterator[None]:
@@ -72,6 +73,7 @@ class ScriptedManager:
                 peer, _ = server.accept()
             except OSError:
                 return
+            self.connections += 1
             with peer, suppress(OSError):
                 self._talk(peer)
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from agent.backends import backend
+from agent.backends import assemble
 from agent.config_schema import Config
 from agent.model.cpuset import CPUSet
 from agent.model.state import CPUState, Grants
@@ -49,6 +49,7 @@ class Node:
         self.client = CRIClient(runtime.socket)
         self.cgroups = KubeletCgroups(hierarchy, f"/{parent}", self.client.instances)
         self.writer = RuntimeWriter(hierarchy, self.client)
+        self.held = contextlib.ExitStack()
         self.enforcer = self.backend()
 
     def backend(self, **enforcement: object) -> Enforcer:
@@ -58,7 +59,8 @@ class Node:
             "kubeletCgroupRoot": f"/{self.parent}",
             **enforcement,
         }
-        return backend(Config.model_validate({"sources": {"kubelet": {}}, "enforcement": section})).enforcer
+        config = Config.model_validate({"sources": {"kubelet": {}}, "enforcement": section})
+        return assemble(config, self.held).open().enforcer
 
     def pod(self, uid: str, qos: str = "") -> tuple[str, Message]:
         return self.runtime.pod(uid, f"/{self.parent}/kubepods{qos}/pod{uid}")
@@ -88,6 +90,7 @@ def node(runtime: Containerd) -> Iterator[Node]:
         here = Node(runtime, hierarchy, parent)
         yield here
         here.client.close()
+        here.held.close()
         for sandbox in runtime.sandboxes:
             runtime.call("StopPodSandbox", {1: sandbox})
             runtime.call("RemovePodSandbox", {1: sandbox})

@@ -84,7 +84,7 @@ def _admit_pod(draft: Draft, asked: Claims, devices: DeviceHints) -> None:
 def _allocate(draft: Draft, container: Container, asked: Claims, affinity: Hint, devices: DeviceHints) -> None:
     """CPUs, then memory, for one container under its affinity."""
     managers = draft.managers
-    count = asked.cpus.get(container.name, 0)
+    count = asked.cpus.get(container.name)
     if managers.cpu is not None and count:
         cpu_static.check_physical_cpus(managers.cpu, draft.shared, count)
         cpus = draft.pick_cpus(count, affinity, devices=bool(devices.containers.get(container.name)))

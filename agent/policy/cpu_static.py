@@ -1,6 +1,6 @@
 """The static CPU manager policy: who gets exclusive CPUs, and which (kubelet cm/cpumanager/policy_static.go, KEP-3570).
 
-The picking itself is `agent.policy.cpu_assignment`; pods with pod-level resources in pod scope are `agent.policy.cpu_bubble`.
+The picking itself is `agent.policy.cpu_assignment`; pods with pod-level resources in pod scope are `agent.policy.pod_pool`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The Static memory manager policy: NUMA memory per container (kubelet cm/memorymanager/policy_static.go, KEP-1769).
 
-Finding NUMA nodes is `agent.policy.hints`; pods with pod-level resources in pod scope are `agent.policy.memory_bubble`.
+Finding NUMA nodes is `agent.policy.hints`; pods with pod-level resources in pod scope are `agent.policy.pod_pool`.
 """
 
 from __future__ import annotations

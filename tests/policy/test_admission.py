@@ -82,6 +82,7 @@ def test_a_pod_that_holds_its_grants_keeps_them_before_any_check_of_free_capacit
     again = admit(managers, grants, pod)
     assert again.admitted
     assert again.grants is grants
+    assert again.claims == claims(pod, managers.gates)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,9 @@ def test_a_verdict_has_the_merges_behind_it_and_the_hint_of_every_container(
     scope: str, merges: list[str], refused: list[str]
 ) -> None:
     managers = node(T8N2, topology_policy="single-numa-node", topology_scope=scope)
-    verdict = admit(managers, fresh(managers), named("p", guaranteed("2"), guaranteed("1", name="side")))
+    pod = named("p", guaranteed("2"), guaranteed("1", name="side"))
+    verdict = admit(managers, fresh(managers), pod)
+    assert verdict.claims == claims(pod, managers.gates)
     assert verdict.affinities == {"app": Hint(0b01, True), "side": Hint(0b01, True)}
     assert [step.container for step in verdict.merges] == merges
     assert all(step.merged.best == Hint(0b01, True) for step in verdict.merges)
@@ -208,6 +211,15 @@ def test_in_pod_scope_memory_has_a_say_for_all_containers_together() -> None:
     grants = admitted(managers, named("p", guaranteed("1", "2Gi"), guaranteed("1", "2Gi", name="b")), grants=grants)
     assert memory_of(grants, "p") == "app=2@1 b=2@1"
     assert cpus_of(grants).startswith("p/app=4 p/b=5 ")
+
+
+def test_in_pod_scope_the_memory_of_a_pod_that_is_not_guaranteed_is_not_aligned() -> None:
+    managers = node(
+        T8N2, memory_policy="Static", topology_policy="single-numa-node", topology_scope="pod", memory_gib=10
+    )
+    verdict = admit(managers, fresh(managers), named("p", app("cpu=1 memory=15Gi", "cpu=2 memory=15Gi")))
+    assert outcome(verdict) == "shared=0-7"
+    assert verdict.grants.memory.entries == {}
 
 
 def test_with_prefer_closest_memory_goes_to_nodes_that_are_near_to_each_other() -> None:
@@ -472,6 +484,15 @@ def test_container_scope_cuts_slices_from_the_node() -> None:
     managers = node(regular(8), **scoped("container"))
     verdict = admit(managers, fresh(managers), bubble("4", guaranteed("2", name="main"), app(name="side")))
     assert outcome(verdict) == "b/main=1-2 shared=0,3-7"
+
+
+def test_a_refused_pod_with_resources_of_its_own_says_that_its_containers_are_aligned_one_by_one() -> None:
+    managers = node(T8N2, **scoped("container", "single-numa-node"))
+    verdict = admit(managers, fresh(managers), bubble("6", guaranteed("5", name="main"), app(name="side")))
+    assert verdict.reason == "TopologyAffinityError"
+    assert verdict.message.startswith(
+        "Pod Scope pod with pod-level resources failed admission with a container-level topology manager: cpu: asked 5; "
+    )
 
 
 @pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])

@@ -29,8 +29,7 @@ def admit_pod_level(draft: Draft, asked: Claims, devices: DeviceHints) -> None:
     try:
         affinity = draft.merge("", providers, {"cpu": asked.pod_cpus, **(memory or {})}, _REFUSED)
     except TopologyAffinityError:
-        if {"cpu": ()} in providers or () in (providers[-1] or {}).values():
-            _refuse_empty_pool(draft, asked)
+        _refuse_empty_pool(draft, asked)
         raise
     draft.affinities = {container.name: affinity for container in pod.containers}
     if managers.cpu is not None and asked.pod_cpus:
@@ -49,7 +48,7 @@ def admit_pod_level(draft: Draft, asked: Claims, devices: DeviceHints) -> None:
 
 
 def _refuse_empty_pool(draft: Draft, asked: Claims) -> None:
-    """What a strict policy refuses as a lack of alignment is an empty shared pool in truth: say so."""
+    """Where a strict policy refuses as a lack of alignment what is an empty shared pool in truth: say so."""
     managers, pod = draft.managers, draft.pod
     try:
         if managers.cpu is not None and asked.pod_cpus:

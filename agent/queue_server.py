@@ -36,7 +36,8 @@ from agent.serve.accountant_store import AccountantStore
 from agent.serve.grpc_tls import GRPCCertificates
 from agent.serve.health import Check, HealthBoard
 from agent.serve.health_routes import health_routes
-from agent.serve.http import HTTPServer, Limits, Route
+from agent.serve.http import HTTPServer
+from agent.serve.http_connection import Limits, Route
 from agent.serve.loop import ServingLoop
 from agent.serve.queue_api import QueueAPI
 from agent.serve.queue_metrics import QueueMetrics

@@ -11,7 +11,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from agent.serve.http import Request, Response, Route
+from agent.serve.http_connection import Route
+from agent.serve.http_messages import Request, Response
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

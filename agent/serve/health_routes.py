@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from agent.formats.page_text import visible
 from agent.serve.health import Check, HealthBoard
-from agent.serve.http import Request, Response, Route
+from agent.serve.http_connection import Route
+from agent.serve.http_messages import Request, Response
 
 
 def health_routes(board: HealthBoard) -> Mapping[str, Route]:

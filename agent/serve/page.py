@@ -12,7 +12,8 @@ from agent.formats.page import HEADERS, render_explanation, render_page
 from agent.formats.page_body import PageContent, render_body
 from agent.model.topology import Topology
 from agent.serve.board import NodeBoard, NodeView, find_pod
-from agent.serve.http import Request, Response, Route
+from agent.serve.http_connection import Route
+from agent.serve.http_messages import Request, Response
 
 HTML = "text/html; charset=utf-8"
 _PATIENCE_SECONDS = 5.0

@@ -15,7 +15,8 @@ from agent.queues.page import HEADERS, render_page
 from agent.queues.what_if import MAX_BYTES as MAX_QUESTION_BYTES
 from agent.queues.what_if import QuestionError, parse_question
 from agent.serve.accountant import AccountantService
-from agent.serve.http import Posting, Request, Response, Route
+from agent.serve.http_connection import Posting, Route
+from agent.serve.http_messages import Request, Response
 from agent.serve.queue_questions import (
     Answer,
     BusyError,

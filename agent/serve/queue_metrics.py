@@ -13,7 +13,7 @@ from agent.queues.accountant_view import AccountantView
 from agent.queues.resize_growth import NOTHING
 from agent.serve.accountant import AccountantService
 from agent.serve.exposition import CONTENT_TYPE, family_text, label_text, write_metrics
-from agent.serve.http import Request, Response
+from agent.serve.http_messages import Request, Response
 from agent.serve.metrics import tallied
 from agent.serve.series import Tally
 

@@ -22,7 +22,8 @@ from agent.errors import AgentError
 from agent.proto import queues_v1_pb2 as v1
 from agent.queues.what_if import MAX_BYTES
 from agent.serve.grpc_tls import GRPCCertificates
-from agent.serve.http import HTTPAddressError, is_loopback
+from agent.serve.http import HTTPAddressError
+from agent.serve.http_messages import is_loopback
 from agent.serve.json_messages import message_of
 from agent.serve.loop import ServingLoop
 from agent.serve.queue_questions import (

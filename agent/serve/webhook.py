@@ -24,7 +24,8 @@ from agent.formats.admission_review import (
 from agent.queues.resize_admission import ResizeReason
 from agent.serve.accountant import AccountantService, ResizeVerdict
 from agent.serve.accountant_store import StoreError
-from agent.serve.http import Limits, LoopPosting, Request, Response
+from agent.serve.http_connection import Limits, LoopPosting
+from agent.serve.http_messages import Request, Response
 from agent.serve.queue_series import (
     LEDGER_WRITE,
     NOT_A_RESIZE,

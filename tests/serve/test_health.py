@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.serve.health import Check, HealthBoard
 from agent.serve.health_routes import health_routes
-from agent.serve.http import Request, Response
+from agent.serve.http_messages import Request, Response
 
 
 def board(**ready: bool) -> HealthBoard:

@@ -33,7 +33,7 @@ from agent.model.state import (
 )
 from agent.serve.exposition import CONTENT_TYPE, metrics_route, write_metrics
 from agent.serve.gauges import Observed, gauge
-from agent.serve.http import Request
+from agent.serve.http_messages import Request
 from agent.serve.metrics import NodeCollector
 from agent.serve.podresources import CallKind
 from agent.serve.series import SERIES, Tally

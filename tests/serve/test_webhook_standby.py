@@ -12,7 +12,7 @@ import pytest
 from agent.queues.accountant import AccountantOptions
 from agent.queues.ledger import LedgerOptions
 from agent.serve.accountant import AccountantService
-from agent.serve.http import Request
+from agent.serve.http_messages import Request
 from agent.serve.queue_series import QUEUE_SERIES, REVIEWS
 from agent.serve.series import Tally
 from agent.serve.webhook import PATH, ResizeWebhook

@@ -42,6 +42,8 @@ class ExecCgroups:
         self._units = units
         # systemd manages no cpusets on v1, so nobody has made slices there
         self._slice = exec_slice(parent) if hierarchy.version == 2 else None
+        # plain groups as `find` saw them last: joining a path takes longer than a look for it, and a cache would keep ended pods
+        self._known: Mapping[CgroupKey, PurePosixPath] = {}
 
     def open(self) -> None:
         """Make the parent, or bring it up to what its own parent has now: at start and after hotplug. Raises CgroupError."""
@@ -93,7 +95,7 @@ class ExecCgroups:
         """The container's group. Raises CgroupNameError for a UID or name that cannot be part of a path."""
         if self._slice is not None and self._is_unit(self._pod_group(key.pod)):
             return container_scope(self._slice, key.pod, key.container)
-        return exec_cgroup(self._parent, key.pod, key.container)
+        return self._plain(key)
 
     def processes(self, key: ContainerCgroup) -> tuple[int, ...]:
         """The processes of the container, ascending; none where it has no group."""
@@ -113,10 +115,12 @@ class ExecCgroups:
             for name in self._names(self._slice):
                 with contextlib.suppress(CgroupNameError):
                     found.update(self._containers(uid_of_slice(self._slice, name), self._slice / name))
+        plain: dict[CgroupKey, PurePosixPath] = {}
         for uid in self._names(self._parent):
             with contextlib.suppress(CgroupNameError):
-                found.update(self._containers(uid, exec_cgroup(self._parent, uid)))
-        return found
+                plain.update(self._containers(uid, self._plain(PodCgroup(uid))))
+        self._known = plain
+        return found | plain
 
     def running(self, uid: str) -> tuple[str, ...]:
         """The containers of a pod that hold tasks, by name."""
@@ -141,7 +145,7 @@ class ExecCgroups:
 
     def _pod_group(self, uid: str) -> PurePosixPath:
         """Where a pod is, or will be: it stays where it began."""
-        plain = exec_cgroup(self._parent, uid)
+        plain = self._plain(PodCgroup(uid))
         if self._slice is None or (self._units is not None and self._hierarchy.exists(plain)):
             return plain
         with contextlib.suppress(CgroupNameError):  # too long for a unit's name, so it never was one
@@ -149,6 +153,11 @@ class ExecCgroups:
             if self._units is not None or self._hierarchy.exists(unit):
                 return unit
         return plain
+
+    def _plain(self, key: ContainerCgroup | PodCgroup) -> PurePosixPath:
+        """Where a pod or container is that is no unit. Raises CgroupNameError."""
+        container = key.container if isinstance(key, ContainerCgroup) else None
+        return self._known.get(key) or exec_cgroup(self._parent, key.pod, container)
 
     def _is_unit(self, group: PurePosixPath) -> bool:
         return self._slice is not None and group.is_relative_to(self._slice)
@@ -162,7 +171,8 @@ class ExecCgroups:
                     name = container_of_scope(self._slice, uid, name)
                     found[ContainerCgroup(uid, name)] = container_scope(self._slice, uid, name)
                 else:
-                    found[ContainerCgroup(uid, name)] = exec_cgroup(self._parent, uid, name)
+                    key = ContainerCgroup(uid, name)
+                    found[key] = self._plain(key)
         return found
 
     def _names(self, group: PurePosixPath) -> list[str]:

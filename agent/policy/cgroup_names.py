@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
@@ -100,7 +99,6 @@ def checked_container_name(name: str) -> str:
     return name
 
 
-@lru_cache(maxsize=4096)
 def exec_cgroup(parent: PurePosixPath, uid: str, container: str | None = None) -> PurePosixPath:
     """Where `pinfold exec` runs a container of a manifest pod: <parent>/<uid>/<container>; without container, the pod's own."""
     pod = parent / checked_uid(uid)

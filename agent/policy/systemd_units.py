@@ -87,7 +87,7 @@ def exec_slice(parent: PurePosixPath) -> PurePosixPath:
     return nested_slices([part.removesuffix(".slice") for part in parent.parts])
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)  # more than the pods of most nodes: entries of ended pods stay until newer ones replace them
 def pod_slice(root: PurePosixPath, uid: str) -> PurePosixPath:
     """A pod's slice. root: the slice that all are in. Raises CgroupNameError."""
     name = f"{root.name.removesuffix('.slice')}-pod{checked_uid(uid).replace('-', _DASH)}.slice"

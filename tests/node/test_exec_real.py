@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from agent.errors import AgentError, BadInputError
 from agent.model.cpuset import CPUSet
 from agent.node.exec_cgroups import ExecCgroups
 from agent.node.tasks import Process, TaskError, affinity
-from agent.policy.cgroup_names import ContainerCgroup
+from agent.policy.cgroup_names import ContainerCgroup, PodCgroup
 from agent.policy.cgroup_settings import Settings
 from agent.serve.control import ControlServer
 from agent.serve.exec_grant import FINISHED, PREPARE, ExecFinished, ExecGrant
@@ -136,6 +137,22 @@ def gone(process: Process) -> bool:
     except TaskError:
         return True
     return False
+
+
+def test_groups_that_are_gone_are_forgotten(node: Node) -> None:
+    for number in range(5):
+        node.groups.prepare(ContainerCgroup(f"gone-{number}", "db"), Settings(), Settings(cpus=node.cpus))
+    kept = node.groups.find()
+    assert ContainerCgroup("gone-4", "db") in kept
+    assert node.groups.find() == kept
+    for key in sorted(kept, key=lambda key: isinstance(key, PodCgroup)):  # a pod's own group last
+        assert isinstance(key, ContainerCgroup | PodCgroup)
+        assert node.groups.remove(key)
+        assert node.groups.running(key.pod) == ()
+    del kept, key
+    assert node.groups.find() == {}
+    gc.collect()
+    assert [str(each) for each in gc.get_objects() if isinstance(each, PurePosixPath) and "gone-" in str(each)] == []
 
 
 def test_the_command_runs_on_the_containers_cpus_and_nowhere_else(node: Node) -> None:

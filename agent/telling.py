@@ -19,7 +19,7 @@ from agent.model.state import State
 from agent.node.decision_log import DecisionLog
 from agent.policy.observation import Decision, Event
 from agent.policy.plan import HUGEPAGES_IN_USE
-from agent.policy.pod_events import PodEvent, pod_events
+from agent.policy.pod_events import PodEvent, PodEvents
 from agent.serve.decision_counts import count_decision
 from agent.serve.resize_counts import ResizeCounts
 from agent.serve.series import Tally
@@ -47,6 +47,7 @@ class Telling:
         self._announce = announce
         self._resizes = ResizeCounts(tally)
         self._announced = keeper.state
+        self._events = PodEvents(keeper.state)
 
     def looked(self, before: State, decisions: tuple[Decision, ...], seconds: float) -> None:
         """What one look has decided. before: the state that it began with. seconds: what it took."""
@@ -122,7 +123,7 @@ class Telling:
         """Pods that run with less than before, or with all again, since the last time."""
         before, self._announced = self._announced, self._keeper.state
         if before is not self._keeper.state:
-            for event in pod_events(before, self._keeper.state):
+            for event in self._events.look(self._keeper.state):
                 self._announce(event)
 
     def _log_decision(self, decision: Decision) -> None:

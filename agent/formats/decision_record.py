@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from agent.formats.device_facts import encode_devices
@@ -18,7 +17,7 @@ from agent.formats.grants import encode_grants
 from agent.formats.pods import encode_pod, encode_resources
 from agent.model.machine import Machine
 from agent.model.numa import node_ids
-from agent.model.pod import Pod, PodStatus
+from agent.model.pod import Pod
 from agent.model.state import Blocks, Grants, State
 from agent.policy.device_placement import DEVICES_AWAITED
 from agent.policy.managers import ManagerConfig
@@ -126,8 +125,7 @@ def _state(state: State) -> dict[str, Any]:
 
 
 def _pod(pod: Pod) -> dict[str, object]:
-    bare = replace(pod, labels={}, annotations={}, status=PodStatus(), ephemeral_containers=(), scheduler_name="")
-    return encode_pod(replace(bare, creation_timestamp="", deletion_timestamp="", node_name=""))
+    return encode_pod(pod.as_asked)
 
 
 def _outcome(decision: Decision, grants: Grants) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from agent.model.quantity import Quantity
@@ -158,6 +158,21 @@ class Pod:
             listed = "containers" if container.kind is ContainerKind.APP else "initContainers"
             yield f"spec.{listed}[{indexes[listed]}]", container
             indexes[listed] += 1
+
+    @property
+    def as_asked(self) -> Pod:
+        """Who it is and what it asks for; without all that decides nothing about its place: labels, status, times, its node."""
+        return replace(
+            self,
+            labels={},
+            annotations={},
+            status=PodStatus(),
+            ephemeral_containers=(),
+            node_name="",
+            scheduler_name="",
+            creation_timestamp="",
+            deletion_timestamp="",
+        )
 
     @property
     def terminating(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from agent.model.devices import NO_DEVICES, NodeDevices, PodDevices
@@ -55,12 +55,29 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A pod that a source wants here and that was refused; it holds nothing."""
+    """A pod that a source wants here and that was refused; it holds nothing.
+
+    earlier_reasons: of the same pod at earlier looks; this one may be among them. They are as many at most as there are checks
+    and resources that a pod can lack, and go with the pod.
+    """
 
     pod: Pod
     reason: str
     message: str
     hint: str = ""
+    earlier_reasons: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def after(self, last: Refused | None) -> Refused:
+        """This refusal, after what the last look refused under this name: the same pod, or another one, or none."""
+        if last is None or last.pod.as_asked != self.pod.as_asked:
+            return self
+        return replace(self, earlier_reasons=last.earlier_reasons | {last.reason})
+
+    @property
+    def is_news(self) -> bool:
+        """Whether this reason has to be said. Reasons take turns while others come and go, and messages have amounts of
+        others: that is shown, and no news."""
+        return self.reason not in self.earlier_reasons
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from agent.policy.resize_order import retry_order
 from agent.policy.second import after_resize, followed, is_second, paused, unplaced
 from agent.policy.verdict import Verdict
 
+_NOBODY: Mapping[str, Pod] = {}
 HUGEPAGES_IN_USE = "HugepagesInUse"  # of an admission: fewer are really free than the pod was given
 
 
@@ -49,16 +50,32 @@ def _without_record(state: State) -> list[str]:
     return [uid for uid in held if uid not in state.pods]
 
 
-def with_uids(state: State, wanted: Sequence[Wanted], fresh_uids: Sequence[str] = ()) -> list[Wanted]:
-    """The wanted pods, each with a UID: its own, the one remembered for its manifest, or a fresh one ("" where none is left)."""
+def with_uids(
+    state: State,
+    wanted: Sequence[Wanted],
+    fresh_uids: Sequence[str] = (),
+    waiting: Mapping[str, Pod] = _NOBODY,
+) -> list[Wanted]:
+    """The wanted pods, each with a UID: its own, the one remembered for its manifest, or a fresh one ("" where none is left).
+
+    waiting: by "namespace/name", pods that were refused: they keep the UID under which that was said.
+    """
     fresh = iter(fresh_uids)
+    remembered = dict(waiting)
     result = []
     for each in wanted:
         if not each.pod.uid:
-            uid = state.manifest_uids.get(each.pod.namespaced_name) or next(fresh, "")
+            key = each.pod.namespaced_name
+            uid = state.manifest_uids.get(key) or _same_uid(remembered.pop(key, None), each.pod) or next(fresh, "")
             each = replace(each, pod=replace(each.pod, uid=uid))
         result.append(each)
     return result
+
+
+def _same_uid(before: Pod | None, pod: Pod) -> str:
+    if before is not None and before.as_asked == replace(pod, uid=before.uid).as_asked:
+        return before.uid
+    return ""
 
 
 def _by_uid(state: State, wanted: Iterable[Wanted]) -> dict[str, Wanted]:
@@ -102,10 +119,12 @@ def decide(
     Unchanged input gives an unchanged state (same generation) and no decisions.
     """
     run = _Run(managers, node, state, seen)
-    known = with_uids(state, seen.wanted, seen.fresh_uids)
+    waiting = {key: each.pod for key, each in refused.items() if each.pod.uid not in state.pods}
+    known = with_uids(state, seen.wanted, seen.fresh_uids, waiting)
     run.follow_known(known)
     run.release_unknown(known)
-    wanted = with_uids(run.state, seen.wanted, seen.fresh_uids)  # a pod that has just ended gives its name a new uid
+    # a pod that has just ended gives its name a new uid
+    wanted = with_uids(run.state, seen.wanted, seen.fresh_uids, waiting)
     run.try_resizes(retry=retry)
     free = retry or run.released or run.resized
     run.place(retry=free)
@@ -308,6 +327,8 @@ class _Run:
             pod = each.pod
             key = pod.namespaced_name
             twin = seen_uids.setdefault(pod.uid, key)
+            if key in self.refused:
+                continue  # one pod speaks for each name, the first that is listed
             if twin != key:
                 self._refuse(before, Refused(pod, "DuplicateUID", f"pod {key} has the uid of pod {twin}: {pod.uid}"))
                 continue
@@ -320,8 +341,6 @@ class _Run:
                 before_it = holder if holder is not None else known
                 message = f"waits until the pod before it has ended (uid {before_it.pod.uid if before_it else pod.uid})"
                 self._refuse(before, Refused(pod, "Waiting", message), Event.WAITING)
-                continue
-            if key in self.refused:
                 continue
             last = before.get(key)
             if last is not None and not retry and _same_wish(last.pod, pod) and last.reason != "Waiting":
@@ -366,10 +385,9 @@ class _Run:
 
     def _refuse(self, before: Mapping[str, Refused], refused: Refused, event: Event = Event.REFUSED) -> None:
         key = refused.pod.namespaced_name
+        refused = refused.after(before.get(key))
         self.refused[key] = refused
-        last = before.get(key)
-        # the message has amounts of others, which change with every pod that comes or goes
-        if last is None or (last.reason, last.pod) != (refused.reason, refused.pod):
+        if refused.is_news:
             self.say(event, refused.pod, refused.reason, refused.message, refused.hint)
 
 

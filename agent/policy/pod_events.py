@@ -21,21 +21,51 @@ class PodEvent:
     warning: bool
 
 
-def pod_events(before: State, after: State) -> Iterator[PodEvent]:
-    """What changed between two states that the owners of pods should hear; nothing of pods that the API server does not have."""
-    for uid, record in after.pods.items():
-        old = before.pods.get(uid)
-        if is_second(record.source) and record is not old:
-            yield from _of_pod(old, record)
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The reasons that were told of one pod, by kind of mark, since it has had such a mark."""
+
+    unplaced: frozenset[str] = frozenset()
+    degraded: frozenset[str] = frozenset()
+
+    def and_now(self, record: PodRecord) -> _Told:
+        unplaced, degraded = _unplaced(record), record.degraded
+        return _Told(
+            self.unplaced | {unplaced.reason} if unplaced else frozenset(),
+            self.degraded | {degraded.reason} if degraded else frozenset(),
+        )
 
 
-def _of_pod(old: PodRecord | None, new: PodRecord) -> Iterator[PodEvent]:
-    pod = new.pod
-    before = _unplaced(old) if old else None
-    yield from _change(pod, before, _unplaced(new), "Unplaced", "Placed", "has what it asked for now")
-    was = old.degraded if old else None
-    reason = new.degraded.reason if new.degraded else ""
-    yield from _change(pod, was, new.degraded, reason, "Restored", "has all of its CPUs and memory again")
+_NOTHING = _Told()
+
+
+class PodEvents:
+    """What owners should hear of their pods, of one state after another: a reason once until the pod has all again or is gone.
+
+    Reasons take turns while others come and go. state: with which the agent began; what it says was told by the process before.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._told: dict[str, _Told] = {}
+        self.look(state)
+
+    def look(self, state: State) -> list[PodEvent]:
+        """What is to be told now; nothing of pods that the API server does not have."""
+        before, self._told = self._told, {}
+        events: list[PodEvent] = []
+        for uid, record in state.pods.items():
+            if is_second(record.source):
+                told = before.get(uid, _NOTHING)
+                events += _of_pod(told, record)
+                self._told[uid] = told.and_now(record)
+        return events
+
+
+def _of_pod(told: _Told, record: PodRecord) -> Iterator[PodEvent]:
+    pod, degraded = record.pod, record.degraded
+    yield from _change(pod, told.unplaced, _unplaced(record), "Unplaced", "Placed", "has what it asked for now")
+    reason = degraded.reason if degraded else ""
+    yield from _change(pod, told.degraded, degraded, reason, "Restored", "has all of its CPUs and memory again")
 
 
 def _unplaced(record: PodRecord) -> Mark | None:
@@ -43,10 +73,10 @@ def _unplaced(record: PodRecord) -> Mark | None:
     return None if is_awaiting(record.unplaced) else record.unplaced
 
 
-def _change(pod: Pod, was: Mark | None, now: Mark | None, bad: str, good: str, text: str) -> Iterator[PodEvent]:
-    if now is not None and (was is None or was.reason != now.reason):
+def _change(pod: Pod, told: frozenset[str], now: Mark | None, bad: str, good: str, text: str) -> Iterator[PodEvent]:
+    if now is not None and now.reason not in told:
         yield PodEvent(pod, bad, now.message, True)
-    elif now is None and was is not None:
+    elif now is None and told:
         yield PodEvent(pod, good, text, False)
 
 
@@ -55,4 +85,5 @@ def device_events(before: Mapping[str, Mark], after: Mapping[str, Mark], state: 
     for uid, record in state.pods.items():
         if is_second(record.source):
             text = "its devices are on the NUMA nodes of its CPUs"
-            yield from _change(record.pod, before.get(uid), after.get(uid), DEVICES_ELSEWHERE, "DevicesNear", text)
+            told = frozenset({before[uid].reason}) if uid in before else frozenset()
+            yield from _change(record.pod, told, after.get(uid), DEVICES_ELSEWHERE, "DevicesNear", text)

@@ -14,7 +14,7 @@ from agent.policy.device_placement import DEVICES_AWAITED, DEVICES_ELSEWHERE, mi
 from agent.policy.managers import Managers
 from agent.policy.observation import Decision, Event, Observation, Plan, Wanted
 from agent.policy.plan import decide
-from agent.policy.pod_events import device_events, pod_events
+from agent.policy.pod_events import PodEvents, device_events
 from agent.policy.restore import fresh
 from tests.nodes import named, node
 from tests.pods import app, init
@@ -69,7 +69,7 @@ def test_a_pod_is_placed_once_its_devices_are_told() -> None:
     assert here.look(told(1), asking(), now=102.0) == [Event.PLACED]
     assert here.cpus <= CPUSet.parse("8-15")
     assert here.plan.decisions[0].devices == told(1).of("a")
-    assert list(pod_events(before, here.plan.state)) == []
+    assert PodEvents(before).look(here.plan.state) == []
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_pod_that_does_not_fit_where_its_devices_are_is_said_to_be_unplaced() 
     here.look(told(), other, asking())
     assert here.look(told(1), other, asking()) == [Event.UNPLACED]
     assert here.plan.decisions[0].reason == "TopologyAffinityError"
-    assert [event.reason for event in pod_events(first, here.plan.state)] == ["Unplaced"]
+    assert [event.reason for event in PodEvents(first).look(here.plan.state)] == ["Unplaced"]
     assert here.look(told(1), asking()) == [Event.RELEASED, Event.PLACED]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,48 +10,18 @@ from hypothesis import strategies as st
 
 from agent.model.pod import Pod
 from agent.model.quantity import Quantity
-from agent.model.state import Epoch, PodPhase, State
+from agent.model.state import PodPhase
 from agent.policy.judgement import judge
-from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.observation import Observation, Plan, Refused, Wanted
-from agent.policy.plan import decide, start_container
+from agent.policy.observation import Wanted
+from agent.policy.plan import start_container
 from agent.policy.restore import fresh, refit
-from tests.nodes import cpus_of, memory_of, named, node
+from tests.nodes import memory_of, named, node
 from tests.pods import app, guaranteed, init, sized
 from tests.policy.cpu_machines import regular
+from tests.policy.looking import ROOM, A, B, C, Node, nameless
 
-ROOM = NodeCapacity({}, {name: Quantity.of(2**50) for name in ("cpu", "memory", "pods")})
 INIT = "cpu=1 memory=3Gi"
-
-
-@dataclass
-class Node:
-    """Looks at a node of eight CPUs, one after the other, as the agent does."""
-
-    managers: Managers = field(default_factory=lambda: node(regular(8)))
-    room: NodeCapacity = ROOM
-    refused: Mapping[str, Refused] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.state = State(Epoch(0, "0" * 16), grants=fresh(self.managers))
-
-    def look(self, *pods: Pod | Wanted, retry: bool = False, **seen: Any) -> str:
-        """What happened: "admitted a, refused b". seen: the other fields of an observation."""
-        wanted = [pod if isinstance(pod, Wanted) else Wanted(pod) for pod in pods]
-        plan = decide(self.managers, self.room, self.state, Observation(wanted, **seen), self.refused, retry=retry)
-        return self.adopt(plan)
-
-    def adopt(self, plan: Plan) -> str:
-        self.state, self.refused = plan.state, plan.refused
-        return ", ".join(f"{decision.event} {decision.pod.name}" for decision in plan.decisions)
-
-    @property
-    def cpus(self) -> str:
-        return cpus_of(self.state.grants)
-
-
-A, B, C = (named(name, guaranteed(count)) for name, count in (("a", "2"), ("b", "4"), ("c", "3")))
 
 
 def test_pods_come_in_the_order_of_their_source() -> None:
@@ -162,10 +130,6 @@ def test_a_restart_at_any_moment_finds_the_same() -> None:
 
 
 # --- names and uids ---------------------------------------------------------------------------------------------------------
-
-
-def nameless(name: str, cpus: str = "2") -> Pod:
-    return replace(named(name, guaranteed(cpus)), uid="")
 
 
 def test_a_manifest_without_a_uid_keeps_the_one_it_was_given() -> None:

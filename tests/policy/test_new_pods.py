@@ -1,0 +1,161 @@
+"""Pods that are wanted and not here: who is tried, under which UID, and what is said of those that are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.model.pod import ContainerStatus, Pod, PodStatus
+from agent.model.quantity import Quantity
+from agent.policy.judgement import judge
+from agent.policy.node_fit import NodeCapacity
+from agent.policy.observation import Wanted
+from tests.nodes import named
+from tests.pods import app, guaranteed
+from tests.policy.looking import ROOM, A, B, C, Node, nameless
+
+SMALL = NodeCapacity({}, {**ROOM.allocatable, "memory": Quantity.of(8 << 30), "pods": Quantity.of(3)})
+CPUS = named("x", guaranteed("6"))  # beside it the waiting pod has no exclusive CPUs
+MEMORY = named("y", app("memory=8Gi"))  # ... no memory
+MANY = tuple(named(name, app()) for name in "pqr")  # ... is one too many
+OTHERS = {"UnexpectedAdmissionError": (CPUS,), "OutOfmemory": (MEMORY,), "OutOfpods": MANY}  # by the reason they make
+
+
+def small_node() -> Node:
+    return Node(room=SMALL)
+
+
+def said(happened: str, name: str) -> list[str]:
+    """What happened to one pod: ["refused c"]."""
+    return [each for each in happened.split(", ") if each.endswith(f" {name}")]
+
+
+def test_reasons_that_take_turns_are_said_once_each_and_shown_each_time() -> None:
+    here = small_node()
+    heard = []
+    for reason in [*OTHERS] * 4:
+        heard.append(len(said(here.look(*OTHERS[reason], C), "c")))
+        assert here.refused["default/c"].reason == reason
+    assert heard == [1, 1, 1, *[0] * 9]
+
+
+def test_a_reason_is_said_again_of_a_pod_that_was_admitted_or_gone_in_between() -> None:
+    here = small_node()
+    assert said(here.look(CPUS, C), "c") == ["refused c"]
+    assert said(here.look(C), "c") == ["admitted c"]
+    assert said(here.look(), "c") == ["released c"]
+    here.look(CPUS)
+    assert said(here.look(CPUS, C), "c") == ["refused c"]
+    here.look(CPUS)
+    assert said(here.look(CPUS, C), "c") == ["refused c"]
+
+
+@pytest.mark.parametrize(
+    ("change", "news"),
+    [
+        pytest.param({"containers": (guaranteed("4"),)}, True, id="other sizes"),
+        pytest.param({"uid": "other"}, True, id="another pod of that name"),
+        pytest.param({"priority": 7}, True, id="another priority"),
+        pytest.param({"labels": {"app": "web"}}, False, id="labels"),
+        pytest.param({"annotations": {"note": "hello"}}, False, id="annotations"),
+        pytest.param({"status": PodStatus(container_statuses=(ContainerStatus("app"),))}, False, id="its status"),
+    ],
+)
+def test_a_refusal_is_news_again_when_the_pod_is_another_one(change: dict[str, object], *, news: bool) -> None:
+    here = small_node()
+    here.look(CPUS, C)
+    here.look(MEMORY, C)
+    changed = replace(C, **change)  # type: ignore[arg-type]
+    assert said(here.look(CPUS, changed, retry=True), "c") == (["refused c"] if news else [])
+    assert said(here.look(MEMORY, changed, retry=True), "c") == (["refused c"] if news else [])
+
+
+def test_a_manifest_that_waits_keeps_its_uid_so_that_it_is_no_news() -> None:
+    here = Node()
+    assert here.look(A, B, nameless("c", "3"), fresh_uids=["u1"]) == "admitted a, admitted b, refused c"
+    assert here.look(A, B, nameless("c", "3"), fresh_uids=["u2"], retry=True) == ""
+    assert here.refused["default/c"].pod.uid == "u1"
+    assert here.look(B, nameless("c", "3"), fresh_uids=["u3"]) == "released a, admitted c"
+    assert "u1" in here.state.pods
+
+
+def test_a_manifest_that_waits_and_asks_for_something_else_gets_another_uid() -> None:
+    here = Node()
+    here.look(A, B, nameless("c", "3"), fresh_uids=["u1"])
+    assert here.look(A, B, nameless("c", "4"), fresh_uids=["u2"]) == "refused c"
+    assert here.refused["default/c"].pod.uid == "u2"
+
+
+def test_two_files_of_one_name_that_wait_do_not_share_a_uid() -> None:
+    here = Node()
+    twins = [nameless("c", "3"), nameless("c", "3")]
+    here.look(A, B, *twins, fresh_uids=["u1", "u2"])
+    assert here.look(B, *twins, fresh_uids=["u3", "u4"]) == "released a, admitted c, waiting c"
+    assert here.refused["default/c"].pod.uid == "u3"
+
+
+def test_what_waited_for_its_predecessor_does_not_take_over_its_uid() -> None:
+    here = Node()
+    here.look(Wanted(nameless("c"), fingerprint="one"), fresh_uids=["u1"])
+    edited = Wanted(nameless("c"), fingerprint="two")
+    assert here.look(edited, alive=frozenset({("u1", "app")}), fresh_uids=["u2"]) == "terminating c, waiting c"
+    assert here.look(edited, fresh_uids=["u3"]) == "released c, admitted c"
+    assert list(here.state.pods) == ["u3"]
+
+
+def test_of_two_pods_of_one_name_the_first_is_tried_and_told() -> None:
+    """Otherwise each would be news beside the other, look after look."""
+    here = Node()
+    other = replace(C, uid="other")
+    assert here.look(A, B, C, other) == "admitted a, admitted b, refused c"
+    assert here.look(A, B, C, other, retry=True) == ""
+    assert here.refused["default/c"].pod is C
+
+
+def test_two_pods_that_wait_for_one_predecessor_are_told_once() -> None:
+    here = Node()
+    here.look(A)
+    alive = frozenset({("a", "app")})
+    heirs = [replace(A, uid="heir"), replace(A, uid="other heir")]
+    assert here.look(*heirs, alive=alive) == "terminating a, waiting a"
+    assert here.look(*heirs, alive=alive) == ""
+
+
+def test_a_pod_under_a_taken_uid_does_not_hide_another_refusal_of_its_name() -> None:
+    here = Node()
+    twin = replace(C, uid="a")
+    assert here.look(A, B, C, twin) == "admitted a, admitted b, refused c"
+    assert here.look(A, B, C, twin, retry=True) == ""
+    assert here.refused["default/c"].reason == "UnexpectedAdmissionError"
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([(), *OTHERS.values()]), st.sampled_from(["", "3", "7"]), st.booleans()),
+        max_size=12,
+    )
+)
+def test_whoever_comes_and_goes_each_reason_of_a_pod_is_told_once_while_it_waits(
+    looks: Sequence[tuple[tuple[Pod, ...], str, bool]],
+) -> None:
+    """The pod as it is wanted at each look: not at all, or with so many CPUs; its manifest gives no UID."""
+    here = small_node()
+    told: dict[str, set[str]] = {}  # CPUs asked for -> reasons that were said of this pod
+    for number, (others, cpus, retry) in enumerate(looks):
+        wanted = [*others, *([nameless("c", cpus)] if cpus else [])]
+        happened = said(here.look(*wanted, fresh_uids=[f"u{number}"], retry=retry), "c")
+        told = {asked: reasons for asked, reasons in told.items() if asked == cpus}
+        now = here.refused.get("default/c")
+        if now is None:
+            told.clear()
+            assert not any(each.startswith("refused") for each in happened)
+            continue
+        news = now.reason not in told.setdefault(cpus, set())
+        assert ("refused c" in happened) is news
+        told[cpus].add(now.reason)
+        assert now.reason == judge(here.managers, SMALL, here.state, now.pod).reason
+        assert now.earlier_reasons <= told[cpus] <= OTHERS.keys()

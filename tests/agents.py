@@ -40,12 +40,13 @@ def pod_text(name: str, cpu: str = "", *, uid: str = "", memory: str = "64Mi", l
 @dataclass
 class Agent:
     """One agent process and what it was told. config: beside the paths, which are all below `directory`. launcher: what runs
-    the command."""
+    the command. environment: beside the test's own."""
 
     directory: Path
     config: dict[str, Any] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     launcher: Sequence[str] = ("-m", "agent")
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def manifests(self) -> Path:
@@ -83,8 +84,9 @@ class Agent:
     def start(self, *, wait: bool = True) -> None:
         self.manifests.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, *self.launcher, "run", "--config", str(self.write_config())]
+        env = {**os.environ, **self.environment}
         with (self.directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
         if wait:
             self.until(lambda status: True)
 

@@ -17,9 +17,11 @@ from agent.errors import AgentError
 from benchmarks.big_node import process_id, process_of
 from benchmarks.machine import MachineNote
 from benchmarks.problems import WrongResultError
+from benchmarks.service_unit import environment
 from benchmarks.soak.churn import CAUSES, Churn
 from benchmarks.soak.clients import Clients
 from benchmarks.soak.log_lines import log_kinds
+from benchmarks.soak.named_agent import BLOCKS_FILE
 from benchmarks.soak.neighbours import Neighbours
 from benchmarks.soak.result import Part
 from benchmarks.soak.runtime import Runtime, runtime
@@ -28,7 +30,11 @@ from tests.agents import TWO_SOCKETS, Agent
 from tests.serve.browser import free_port
 
 _KILLING = 0.2  # of the time: the agent is killed at times, so that no process lives long enough for a line
-_WARM_UP = 0.3  # of the rest: what fills once is no growth
+# What fills once is no growth: the newest 256 changes for watchers are full after two to three minutes of this churn. What comes
+# in that time is printed and has a bound of its own.
+_WARM_UP_SECONDS = 180.0
+_WARM_UP_MIB = 10.0
+_MOST_WARM_UP = 0.4  # of the rest, where that is shorter
 _KILLS = 8
 _TICK_SECONDS = 0.1
 _SAMPLES = 120.0  # of one process, about
@@ -46,6 +52,11 @@ class Scale:
     idle: float
     settle: float = _SETTLE_SECONDS
     askers: int = 8
+
+    @property
+    def warm_up(self) -> float:
+        """Seconds of one process that its lines leave out."""
+        return min(_WARM_UP_SECONDS, self.churn * (1 - _KILLING) * _MOST_WARM_UP)
 
 
 def soak(scale: Scale, seed: int = 1) -> Part:
@@ -71,7 +82,7 @@ def soak(scale: Scale, seed: int = 1) -> Part:
             MachineNote.now(),
             time.monotonic() - began,
             done,
-            [each for one in series for each in one.trends(scale.churn * (1 - _KILLING) * _WARM_UP)],
+            [each for one in series for each in one.trends(scale.warm_up)],
             {
                 "agent": log_kinds(agent.log().splitlines(), churn.done, CAUSES),
                 "accountant": log_kinds(
@@ -81,13 +92,21 @@ def soak(scale: Scale, seed: int = 1) -> Part:
             idle,
             run.cpu,
             wrong,
-            () if cgroups is not None else ("cgroups cannot be made here: backend none, no drift, no exec",),
+            tuple(_notes(cgroups)),
         )
+
+
+def _notes(cgroups: Runtime | None) -> Iterator[str]:
+    yield "the agent's environment, of its unit: " + " ".join(
+        f"{name}={value}" for name, value in environment().items()
+    )
+    if cgroups is None:
+        yield "cgroups cannot be made here: backend none, no drift, no exec"
 
 
 @contextmanager
 def _agent(directory: Path, neighbours: Neighbours, cgroups: Runtime | None) -> Iterator[Agent]:
-    """Not started yet; killed at the end."""
+    """Not started yet; killed at the end. Its environment is what the unit gives it."""
     directory.mkdir()
     config: dict[str, Any] = {
         "node": {"name": "n1", "root": "/" if cgroups is not None else str(TWO_SOCKETS), "maxPods": 500},
@@ -100,7 +119,8 @@ def _agent(directory: Path, neighbours: Neighbours, cgroups: Runtime | None) -> 
         "http": {"port": free_port()},
         "state": {"directory": str(directory / "state"), "kubeletFiles": True, "decisionBytes": 1 << 20},
     }
-    agent = Agent(directory, config, launcher=("-m", "benchmarks.soak.named_agent"))
+    given = {**environment(), BLOCKS_FILE: str(directory / "blocks")}
+    agent = Agent(directory, config, launcher=("-m", "benchmarks.soak.named_agent"), environment=given)
     manifests = {"path": str(agent.manifests), "periodSeconds": 0.5}
     config["sources"] = {"manifests": manifests, **neighbours.config["sources"]}
     config["enforcement"] = {"backend": "none", "periodSeconds": 2.0}
@@ -222,6 +242,8 @@ class _Run:
             found = next((each for each in series if each.pid == pid), None)
             if found is None:
                 found = Series(name, pid, now)
+                if name == "agent":
+                    found.blocks, found.room = self._agent.directory / "blocks", _WARM_UP_MIB
                 series.append(found)
             with contextlib.suppress(OSError, WrongResultError):  # it has just been ended
                 found.sample(now)

@@ -40,6 +40,11 @@ class Part:
             *self.wrong,
             *(f"{each.what} grows" for each in self.trends if each.growing),
             *(
+                f"{each.what} rises by {each.first - each.start:.1f} {each.unit} while it warms up, more than {each.room:g}"
+                for each in self.trends
+                if each.overfull
+            ),
+            *(
                 f"{name} storms: {kind.lines} lines {kind.event!r} for {kind.causes} causes"
                 for name, kinds in self.logs.items()
                 for kind in kinds
@@ -87,12 +92,16 @@ def _lines(part: Part) -> Iterator[str]:
     yield f"\n{part.name}\n{part.before}; load {part.after.load} at its end; {part.seconds:.0f} s"
     yield from part.notes
     yield "done: " + ", ".join(f"{count} {name}" for name, count in sorted(part.done.items()))
-    rows = [("what", "first", "last", "most", "per hour", "error", "")]
+    rows = [("what", "start", "warm", "last", "most", "per hour", "error", "")]
     for each in part.trends:
-        values = (f"{digits(value)} {each.unit}".strip() for value in (each.first, each.last, each.most))
+        values = (f"{digits(value)} {each.unit}".strip() for value in (each.start, each.first, each.last, each.most))
         slope, error = f"{each.slope:+.3g}", f"±{each.error:.2g}"
         rows.append((each.what, *values, slope, error, "GROWS" if each.growing else "flat"))  # type: ignore[arg-type]
     yield from _columns(rows)
+    warm_ups = sorted({round(each.warm_up) for each in part.trends})
+    if warm_ups:
+        left = " and ".join(f"{seconds} s" for seconds in warm_ups)
+        yield f"warm after {left}; lines begin there; what fills before: start to warm"
     for name, share in part.cpu.items():
         yield f"{name}: {share:.1f} % of a CPU under this load"
     for name, kinds in part.logs.items():

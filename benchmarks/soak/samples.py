@@ -8,39 +8,52 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.big_node import cpu_ms, precise_cpu_ms, resident_mib, switches
+from benchmarks.soak.named_agent import asked_blocks
 from benchmarks.soak.trend import Trend, trend
 
-_GRAINS = {"resident memory": 1.5, "file descriptors": 2.0, "threads": 1.0}  # growth of this size is none
-_UNITS = {"resident memory": "MiB", "file descriptors": "", "threads": ""}
+BLOCKS = "Python's memory blocks"
+_MEMORY = "resident memory"
+# growth of this size is none; blocks: of pods that are there at the moment, and of garbage that waits for the collector
+_GRAINS = {_MEMORY: 1.5, BLOCKS: 5000.0, "file descriptors": 2.0, "threads": 1.0}
 
 
 @dataclass
 class Series:
-    """Samples of one process. name: of the process. A process that ended leaves what was sampled."""
+    """Samples of one process. name: of the process. A process that ended leaves what was sampled. blocks: where it says how many
+    blocks of memory Python holds, asked by a signal; None for one that does not know the signal. room: how many MiB may come in
+    the warm-up; None for any, as of a process that is seen from its first moment on.
+    """
 
     name: str
     pid: int
     began: float
+    blocks: Path | None = None
+    room: float | None = None
     values: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     def sample(self, now: float) -> None:
         """Look once. Raises OSError or WrongResultError where the process has ended."""
         seen = {
-            "resident memory": resident_mib(self.pid),
+            _MEMORY: resident_mib(self.pid),
             "file descriptors": float(entries(f"/proc/{self.pid}/fd")),
             "threads": float(entries(f"/proc/{self.pid}/task")),
         }
+        if self.blocks is not None and (answered := asked_blocks(self.pid, self.blocks)) is not None:
+            seen[BLOCKS] = float(answered)
         for what, value in seen.items():
             self.values.setdefault(what, []).append((now - self.began, value))
 
     def trends(self, warm_up: float) -> list[Trend]:
         """One per quantity, of what came after the first `warm_up` seconds."""
-        found: list[Trend] = []
-        for what, samples in self.values.items():
-            kept = [each for each in samples if each[0] >= warm_up]
-            if len(kept) >= 3:
-                found.append(trend(f"{self.name}: {what}", _UNITS[what], kept, _GRAINS[what]))
-        return found
+        lines = (
+            trend(
+                *(f"{self.name}: {what}", "MiB" if what == _MEMORY else "", samples, _GRAINS[what]),
+                warm_up=warm_up,
+                room=self.room if what == _MEMORY else None,
+            )
+            for what, samples in self.values.items()
+        )
+        return [each for each in lines if each is not None]
 
 
 @dataclass(frozen=True, slots=True)

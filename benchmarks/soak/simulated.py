@@ -303,13 +303,14 @@ class _Gauge:
 
     def trends(self, where: str) -> list[Trend]:
         """Per simulated hour, of what came after the warm-up."""
-        found: list[Trend] = []
-        for what, samples in self._values.items():
-            kept = samples[int(len(samples) * _WARM_UP) :]
-            unit = "MiB" if what == "resident memory" else ""
-            if len(kept) >= 3:
-                found.append(trend(f"{where}: {what}", unit, kept, _GRAINS[what]))
-        return found
+        lines = (
+            trend(
+                *(f"{where}: {what}", "MiB" if what == "resident memory" else "", samples, _GRAINS[what]),
+                warm_up=(samples[-1][0] - samples[0][0]) * _WARM_UP,
+            )
+            for what, samples in self._values.items()
+        )
+        return [each for each in lines if each is not None]
 
 
 # pods that are there at the moment move these; what leaks by the hour is more

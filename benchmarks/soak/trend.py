@@ -12,18 +12,22 @@ from typing import Any
 Samples = Sequence[tuple[float, float]]  # seconds, value
 
 BLOCKS = 12  # neighbouring samples are no independent ones: the line goes through the medians of so many stretches
+_FEWEST = 3
 _ERRORS = 2.8  # 99 % of a t distribution with 10 degrees of freedom, one side
 HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """What one quantity did. slope, error: per hour, of the line and its standard error. grain: growth within the samples that
-    counts as none, in the unit: what an allocator or a list that fills once takes. points: that the line goes through.
+    """What one quantity did. start: its very first sample; first: the first one after the warm-up, where the line begins.
+
+    slope, error: per hour, of the line and its standard error. grain: growth along the line that counts as none, in the unit.
+    room: how much may come in the warm-up, which the line does not see; None for any. points: that the line goes through.
     """
 
     what: str
     unit: str
+    start: float
     first: float
     last: float
     most: float
@@ -31,6 +35,8 @@ class Trend:
     error: float
     seconds: float
     grain: float
+    warm_up: float
+    room: float | None = None
     points: Samples = ()
 
     @property
@@ -42,10 +48,16 @@ class Trend:
     def growing(self) -> bool:
         return self.slope > _ERRORS * self.error and self.growth > self.grain
 
+    @property
+    def overfull(self) -> bool:
+        """Whether more came in the warm-up than what fills then has room for."""
+        return self.room is not None and self.first - self.start > self.room
+
     def encode(self) -> dict[str, Any]:
         names = (
             "what",
             "unit",
+            "start",
             "first",
             "last",
             "most",
@@ -53,22 +65,42 @@ class Trend:
             "error",
             "seconds",
             "grain",
+            "warm_up",
+            "room",
             "growth",
             "growing",
+            "overfull",
             "points",
         )
         return {name: getattr(self, name) for name in names}
 
 
-def trend(what: str, unit: str, samples: Samples, grain: float) -> Trend:
-    """Fit one. Raises ValueError for fewer than three samples."""
-    if len(samples) < 3:
-        raise ValueError(f"{what}: {len(samples)} samples make no line")
-    blocks = _blocks(samples)
+def trend(
+    what: str, unit: str, samples: Samples, grain: float, *, warm_up: float = 0.0, room: float | None = None
+) -> Trend | None:
+    """Fit one. warm_up: seconds from the first sample on that are no part of the line. None where too few samples follow them."""
+    kept = [(time, value) for time, value in samples if time - samples[0][0] >= warm_up]
+    if len(kept) < _FEWEST:
+        return None
+    blocks = _blocks(kept)
     slope, error = _line(blocks)
-    seconds = samples[-1][0] - samples[0][0]
-    values = [value for _, value in samples]
-    return Trend(what, unit, values[0], values[-1], max(values), slope * HOUR, error * HOUR, seconds, grain, blocks)
+    seconds = kept[-1][0] - kept[0][0]
+    values = [value for _, value in kept]
+    return Trend(
+        what,
+        unit,
+        start=samples[0][1],
+        first=values[0],
+        last=values[-1],
+        most=max(values),
+        slope=slope * HOUR,
+        error=error * HOUR,
+        seconds=seconds,
+        grain=grain,
+        warm_up=warm_up,
+        room=room,
+        points=blocks,
+    )
 
 
 def _blocks(samples: Samples) -> Samples:

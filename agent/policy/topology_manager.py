@@ -110,11 +110,10 @@ def _best(offers: Sequence[Offer], numa_nodes: NodeMask, distances: NUMADistance
 
 def _best_single(offers: Sequence[Offer], numa_nodes: NodeMask) -> Hint:
     """Only preferred hints of one node or of any node count: a node works if every resource has it or takes any."""
-    if all(offer.anywhere_preferred or offer.hints for offer in offers):
-        for node in bits(numa_nodes):
-            having = [_prefers_node(offer, 1 << node) for offer in offers]
-            if any(having) and all(has or offer.anywhere_preferred for has, offer in zip(having, offers, strict=True)):
-                return Hint(1 << node, True)
+    for node in bits(numa_nodes):
+        having = [_prefers_node(offer, 1 << node) for offer in offers]
+        if any(having) and all(has or offer.anywhere_preferred for has, offer in zip(having, offers, strict=True)):
+            return Hint(1 << node, True)
     return Hint(numa_nodes, all(offer.anywhere_preferred for offer in offers))
 
 

@@ -66,6 +66,12 @@ def test_who_gets_cpus_of_its_own(pod: Pod, expected: str) -> None:
     assert outcome(admit(managers, fresh(managers), pod)) == expected
 
 
+def test_a_refusal_for_want_of_free_cpus_says_what_to_do() -> None:
+    managers = node(T4)
+    verdict = admit(managers, fresh(managers), named("p", guaranteed("4")))
+    assert verdict.hint == "ask for fewer CPUs, or wait until other pods end"
+
+
 def test_a_refusal_returns_the_very_grants_it_was_given() -> None:
     managers = node(T4)
     grants = admitted(managers, named("a", guaranteed("1")))
@@ -558,6 +564,7 @@ def test_a_grant_leaves_the_minimum_of_the_shared_pool(before: str, after: str, 
     with pytest.raises(AllocationError, match=why) as refused:
         check_minimum_shared_pool(managers, *pools, named("p"))
     assert refused.value.rule.startswith("exclusive grants leave the shared containers their minimum")
+    assert refused.value.hint.startswith("ask for fewer CPUs, or lower the minimum")
 
 
 def test_without_strict_reservation_the_reserved_cpus_are_the_shared_pool() -> None:

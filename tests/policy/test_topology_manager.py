@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -254,6 +255,9 @@ def check_folded(policy: TopologyPolicy, data: st.DataObject, most_nodes: int) -
 def test_an_unproven_width_of_the_memory_manager_marks_the_result() -> None:
     family = CapacityHints(0b11, (Need({0: 1, 1: 1}, 1),), 1, exact=False)
     assert not merge(0b11, {}, RESTRICTED, [{"memory": family}]).exact
+    proven = replace(family, exact=True)
+    assert not merge(0b11, {}, RESTRICTED, [{"memory": family}, {"cpu": proven}]).exact
+    assert merge(0b11, {}, RESTRICTED, [{"memory": proven}, {"cpu": proven}]).exact
 
 
 @given(st.sampled_from([BEST_EFFORT, RESTRICTED]), st.booleans(), st.data())

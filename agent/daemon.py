@@ -29,7 +29,7 @@ from agent.node.decision_log import DecisionLog
 from agent.node.kubelet_files import KubeletFiles
 from agent.node.mode_file import Mode, ModeFile
 from agent.node.service_manager import ServiceManager
-from agent.node.state_store import NewerStateFileError, StateWriteError
+from agent.node.state_errors import NewerStateFileError, StateWriteError
 from agent.observing import Observing
 from agent.pod_sources import PodSources
 from agent.policy.free_hugepages import FreeHugepages

@@ -11,7 +11,7 @@ from agent.errors import AgentError
 from agent.keeper import Keeper
 from agent.log import printable, say
 from agent.node.service_manager import ServiceManager
-from agent.node.state_store import StateWriteError
+from agent.node.state_errors import StateWriteError
 from agent.serve.health import Check, HealthBoard
 from agent.serve.series import Tally
 

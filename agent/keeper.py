@@ -9,7 +9,8 @@ from pathlib import Path
 
 from agent.model.devices import NO_DEVICES
 from agent.model.state import Mark, PolicyInForce, State
-from agent.node.state_store import NewerStateFileError, StateStore, StateWriteError
+from agent.node.state_errors import NewerStateFileError, StateWriteError
+from agent.node.state_store import StateStore
 from agent.policy.managers import ManagerConfig, Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Decision, Observation, Refused

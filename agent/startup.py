@@ -18,7 +18,8 @@ from pathlib import Path
 from agent.enforcement import Enforcement
 from agent.log import say
 from agent.model.state import Epoch, State
-from agent.node.state_store import Loaded, NewerStateFileError, Origin, StateStore
+from agent.node.state_errors import NewerStateFileError
+from agent.node.state_store import Loaded, Origin, StateStore
 from agent.policy.adopt import Observed
 from agent.policy.cgroup_names import ContainerCgroup
 from agent.policy.recovery import Running

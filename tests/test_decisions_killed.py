@@ -17,7 +17,7 @@ from agent.keeper import Keeper, Rules
 from agent.model.cpuset import CPUSet, union
 from agent.model.pod import Pod
 from agent.model.state import State
-from agent.node.state_store import StateWriteError
+from agent.node.state_errors import StateWriteError
 from agent.policy.adopt import Observed
 from agent.policy.recovery import Running
 from tests.faults import StruckOps, fail_at, in_child, kill_at, nothing

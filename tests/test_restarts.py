@@ -12,7 +12,7 @@ import pytest
 from agent.keeper import Rules
 from agent.model.pod import Pod
 from agent.model.state import Epoch, State
-from agent.node.state_store import StateWriteError
+from agent.node.state_errors import StateWriteError
 from tests.agents import pod_text, running
 from tests.faults import StruckOps
 from tests.keepers import look, rules, started

@@ -17,7 +17,6 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -25,7 +24,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from agent.errors import AgentError
 from agent.formats.state import (
     MAX_BYTES,
     DamagedStateError,
@@ -36,67 +34,11 @@ from agent.formats.state import (
 )
 from agent.model.state import State
 from agent.node.file_ops import FileOps, read_up_to, write_all
+from agent.node.state_errors import NewerStateFileError, StateLockedError, StateReadError, StateWriteError, step
 
 NAME = "pinfold_state"
 
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
-_ADVICE = {
-    errno.ENOSPC: "free some space on this file system; the agent tries again by itself",
-    errno.EDQUOT: "raise the disk quota; the agent tries again by itself",
-    errno.EROFS: "the file system is mounted read-only: see dmesg for the reason, then mount it read-write again",
-    errno.EIO: "the disk reports errors: see dmesg; the agent tries again by itself",
-    errno.EACCES: "give the agent's user write permission on the state directory",
-    errno.EPERM: "give the agent's user write permission on the state directory",
-    errno.ENOENT: "create the state directory again; the agent then writes its state into it by itself",
-    errno.ENOTDIR: "state.directory must name a directory",
-}
-
-
-def _advice(error: OSError) -> str:
-    return _ADVICE.get(error.errno or 0, "mend what the system reports; the agent tries again by itself")
-
-
-class StateWriteError(AgentError):
-    """The state could not be made durable: what was to be saved has not happened.
-
-    path, errno: where and how it failed. undone: False only where the disk failed the way back too, so that the next start may
-    find the refused state in place.
-    """
-
-    def __init__(self, path: Path, doing: str, error: OSError) -> None:
-        name = errno.errorcode.get(error.errno or 0, "unknown error")
-        super().__init__(f"{path}: cannot {doing}: {error.strerror} ({name})", hint=_advice(error))
-        self.path = path
-        self.errno = error.errno
-        self.undone = True
-
-
-class StateReadError(AgentError):
-    """The state file is there, but the system does not let us read it."""
-
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(f"{path}: cannot read: {error.strerror}", hint=_advice(error))
-        self.path = path
-        self.errno = error.errno
-
-
-class StateLockedError(AgentError):
-    """Another agent holds the state directory."""
-
-    def __init__(self, directory: Path, pid: int | None) -> None:
-        super().__init__(f"{directory}: held by another pinfold{f', pid {pid}' if pid else ''}")
-        self.pid = pid
-        self.hint = "stop the other agent, or give this one its own state.directory"
-
-
-class NewerStateFileError(AgentError):
-    """A newer pinfold wrote the state file; it stays untouched. `state`: what can be read of it, or None."""
-
-    def __init__(self, path: Path, newer: NewerStateError) -> None:
-        super().__init__(f"{path}: {newer}", hint=newer.hint)
-        self.path = path
-        self.schema = newer.schema
-        self.state = newer.state
 
 
 class Origin(StrEnum):
@@ -220,7 +162,7 @@ class StateStore:
         if not self._loaded:
             raise RuntimeError("save before load could overwrite a state that nobody has looked at")
         data = self._encoder.encode(state)
-        with _step(self._directory, "open the state directory"):
+        with step(self._directory, "open the state directory"):
             directory = self._files.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             self._hold_again(directory)
@@ -255,7 +197,7 @@ class StateStore:
         if self._lock is not None and os.path.samestat(os.fstat(self._lock), os.fstat(directory)):
             return
         self.close()
-        with _step(self._directory, "lock the state directory"):
+        with step(self._directory, "lock the state directory"):
             self._lock = self._hold()
 
     def _set_aside(self, path: Path, why: str, now: datetime) -> SetAside:
@@ -277,7 +219,7 @@ class StateStore:
 
     def _write_new(self, data: bytes) -> None:
         new = self._new_path
-        with _step(new, "write the new state"):
+        with step(new, "write the new state"):
             with contextlib.suppress(FileNotFoundError):
                 self._files.unlink(new)  # what a save that was cut off has left; it may be anything
             fd = self._files.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
@@ -289,15 +231,15 @@ class StateStore:
 
     def _replace(self, directory: int) -> None:
         for path, time in list(self._damaged.items()):
-            with _step(path, "move the damaged state aside"), contextlib.suppress(FileNotFoundError):
+            with step(path, "move the damaged state aside"), contextlib.suppress(FileNotFoundError):
                 self._move_aside(path, time)
             del self._damaged[path]
-        with _step(self.previous_path, "keep the previous state"):
+        with step(self.previous_path, "keep the previous state"):
             had_current = self._keep_previous()
         try:
-            with _step(self.path, "put the new state in place"):
+            with step(self.path, "put the new state in place"):
                 self._files.rename(self._new_path, self.path)
-            with _step(self._directory, "flush the state directory"):
+            with step(self._directory, "flush the state directory"):
                 self._files.fsync(directory)
         except StateWriteError as error:
             error.undone = self._undo(had_current)
@@ -340,11 +282,3 @@ def _read_pid(path: Path) -> int | None:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-
-
-@contextlib.contextmanager
-def _step(path: Path, doing: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StateWriteError(path, doing, error) from error

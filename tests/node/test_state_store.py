@@ -20,13 +20,8 @@ import pytest
 from agent.formats.state import SCHEMA, encode
 from agent.model.state import State
 from agent.node.file_ops import FileOps
-from agent.node.state_store import (
-    NewerStateFileError,
-    Origin,
-    StateLockedError,
-    StateStore,
-    StateWriteError,
-)
+from agent.node.state_errors import NewerStateFileError, StateLockedError, StateWriteError
+from agent.node.state_store import Origin, StateStore
 from tests.states import small_state
 
 NOW = datetime(2025, 6, 1, 12, 0, 0, tzinfo=UTC)

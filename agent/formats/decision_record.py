@@ -14,23 +14,25 @@ from typing import Any
 
 from agent.formats.device_facts import encode_devices
 from agent.formats.grants import encode_grants
-from agent.formats.pods import encode_pod, encode_resources
+from agent.formats.pods import encode_pod
+from agent.formats.resource_lists import encode_resources
 from agent.model.machine import Machine
 from agent.model.numa import node_ids
 from agent.model.pod import Pod
 from agent.model.state import Blocks, Grants, State
 from agent.policy.device_placement import DEVICES_AWAITED
+from agent.policy.free_hugepages import HUGEPAGES_IN_USE
 from agent.policy.managers import ManagerConfig
+from agent.policy.new_pods import DUPLICATE_UID, WAITING
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Decision, Event
-from agent.policy.plan import HUGEPAGES_IN_USE
 from agent.policy.second import PAUSED, is_second
 
 # what changes no grants, or is replayed as an op; after anything else the next record begins anew
 _FOLLOWED = frozenset({Event.ADMITTED, Event.REFUSED, Event.WAITING, Event.TERMINATING, Event.RELEASED, Event.PLACED})
 _JUDGED = frozenset({Event.ADMITTED, Event.REFUSED, Event.PLACED})
 # refusals that come from outside a decision's input
-_OUTSIDE = frozenset({HUGEPAGES_IN_USE, PAUSED, "DuplicateUID", "Waiting"})
+_OUTSIDE = frozenset({HUGEPAGES_IN_USE, PAUSED, DUPLICATE_UID, WAITING})
 
 
 def can_follow(decisions: Sequence[Decision]) -> bool:

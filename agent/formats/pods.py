@@ -12,6 +12,13 @@ from typing import TypeAlias
 
 from agent.errors import BadInputError
 from agent.formats.kube_object import KubeField, KubeFieldError
+from agent.formats.resource_lists import (
+    decode_optional,
+    decode_requirements,
+    decode_resources,
+    encode_requirements,
+    encode_resources,
+)
 from agent.model.pod import (
     Container,
     ContainerKind,
@@ -21,16 +28,12 @@ from agent.model.pod import (
     PodCondition,
     PodStatus,
     PodStatusResources,
-    ResourceList,
-    ResourceRequirements,
     StatusList,
 )
-from agent.model.quantity import Quantity, QuantityError
 
 JSONObject: TypeAlias = Mapping[str, object]
 
 MAX_CONTAINERS = 500  # far above what a node runs, far below what hurts
-MAX_RESOURCES = 64  # names in one resource list
 MAX_METADATA = 5000  # labels or annotations; the API server's bound is 256 KiB of annotations in all
 MAX_ANNOTATION = 256 * 1024
 MAX_TEXT = 4096  # any other text: reasons, messages, ids
@@ -38,7 +41,6 @@ MAX_TEXT = 4096  # any other text: reasons, messages, ids
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _UID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,126}[A-Za-z0-9])?")
-_RESOURCE = re.compile(r"([A-Za-z0-9][-A-Za-z0-9.]{0,252}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _NAME_HINT = "lower case letters, digits and '-', beginning and ending with a letter or digit (RFC 1123)"
 
 
@@ -121,26 +123,6 @@ def _init_kind(container: KubeField) -> ContainerKind:
     return ContainerKind.SIDECAR if container.get("restartPolicy").text(MAX_TEXT) == "Always" else ContainerKind.INIT
 
 
-def decode_requirements(field: KubeField) -> ResourceRequirements:
-    """Read core/v1 ResourceRequirements; claims (DRA) are passed over."""
-    return ResourceRequirements(decode_resources(field.get("requests")), decode_resources(field.get("limits")))
-
-
-def decode_resources(field: KubeField) -> ResourceList:
-    """Read a core/v1 ResourceList. Raises KubeFieldError naming the entry."""
-    resources: dict[str, Quantity] = {}
-    for name, amount in field.entries(MAX_RESOURCES):
-        if not _RESOURCE.fullmatch(name):
-            raise amount.error(
-                "is not a resource name", hint="cpu, memory, hugepages-2Mi or a name such as example.com/device"
-            )
-        try:
-            resources[name] = Quantity.parse(amount.value)
-        except QuantityError as error:
-            raise amount.error(str(error), hint=error.hint) from error
-    return resources
-
-
 def _status(status: KubeField) -> PodStatus:
     if not status.present:
         return PodStatus()
@@ -152,7 +134,7 @@ def _status(status: KubeField) -> PodStatus:
             for each in status.get("conditions").elements(MAX_METADATA)
         ),
         container_statuses=tuple(_container_statuses(status)),
-        allocated_resources=_optional_resources(status.get("allocatedResources")),
+        allocated_resources=decode_optional(status.get("allocatedResources")),
         resources=_status_resources(status.get("resources")),
         reason=status.get("reason").text(MAX_TEXT),
         message=status.get("message").text(MAX_ANNOTATION),
@@ -165,7 +147,7 @@ def _container_statuses(status: KubeField) -> Iterator[ContainerStatus]:
             state = _state(each.get("state"))
             yield ContainerStatus(
                 name=_label(each.get("name")),
-                allocated_resources=_optional_resources(each.get("allocatedResources")),
+                allocated_resources=decode_optional(each.get("allocatedResources")),
                 resources=decode_requirements(each.get("resources")) if each.get("resources").present else None,
                 state=state,
                 started=each.get("started").boolean(),
@@ -187,11 +169,7 @@ def _state(field: KubeField) -> ContainerState:
 def _status_resources(field: KubeField) -> PodStatusResources | None:
     if not field.present:
         return None
-    return PodStatusResources(decode_resources(field.get("requests")), _optional_resources(field.get("limits")))
-
-
-def _optional_resources(field: KubeField) -> ResourceList | None:
-    return decode_resources(field) if field.present else None
+    return PodStatusResources(decode_resources(field.get("requests")), decode_optional(field.get("limits")))
 
 
 def _texts(field: KubeField, limit: int) -> Mapping[str, str]:
@@ -255,7 +233,7 @@ def _encode_spec(pod: Pod) -> dict[str, object]:
         restartPolicy=pod.restart_policy,
     )
     if pod.resources is not None:
-        spec["resources"] = _encode_requirements(pod.resources)
+        spec["resources"] = encode_requirements(pod.resources)
     if pod.priority is not None:
         spec["priority"] = pod.priority
     return spec
@@ -265,17 +243,8 @@ def _encode_container(container: Container) -> dict[str, object]:
     return _without_empty(
         name=container.name,
         restartPolicy="Always" if container.kind is ContainerKind.SIDECAR else "",
-        resources=_encode_requirements(container.resources),
+        resources=encode_requirements(container.resources),
     )
-
-
-def _encode_requirements(resources: ResourceRequirements) -> dict[str, object]:
-    return _without_empty(requests=encode_resources(resources.requests), limits=encode_resources(resources.limits))
-
-
-def encode_resources(resources: ResourceList) -> dict[str, str]:
-    """A core/v1 ResourceList, amounts in canonical form."""
-    return {name: str(amount) for name, amount in resources.items()}
 
 
 def _encode_status(status: PodStatus) -> dict[str, object]:
@@ -312,7 +281,7 @@ def _encode_container_status(status: ContainerStatus) -> dict[str, object]:
     if status.allocated_resources is not None:
         encoded["allocatedResources"] = encode_resources(status.allocated_resources)
     if status.resources is not None:
-        encoded["resources"] = _encode_requirements(status.resources)
+        encoded["resources"] = encode_requirements(status.resources)
     if status.started is not None:
         encoded["started"] = status.started
     if status.state is not ContainerState.UNKNOWN:

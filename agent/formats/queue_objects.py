@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 
 from agent.errors import AgentError, BadInputError
 from agent.formats.kube_object import KubeField, KubeFieldError
-from agent.formats.pods import decode_pod, decode_resources
+from agent.formats.pods import decode_pod
+from agent.formats.resource_lists import decode_resources
 from agent.model.pod import Pod
 from agent.model.queue import (
     DEFAULT_QUEUE_PRIORITY,

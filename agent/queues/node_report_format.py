@@ -19,7 +19,7 @@ from typing import TypeGuard
 
 from agent.errors import BadInputError
 from agent.formats.kube_object import KubeField, KubeFieldError
-from agent.formats.pods import decode_resources
+from agent.formats.resource_lists import decode_resources
 from agent.model.occupancy import GPUMemory
 from agent.model.pod import ResourceList
 from agent.model.quantity import Quantity

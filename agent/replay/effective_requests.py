@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.formats.kube_object import KubeField
-from agent.formats.pods import decode_pod, decode_resources
+from agent.formats.pods import decode_pod
+from agent.formats.resource_lists import decode_resources
 from agent.model.pod import Pod, ResourceList
 from agent.model.resources import CPU
 from agent.policy.pod_resources import (

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from agent.formats.cpu_owners import cpu_owners, pod_colours
 from agent.formats.explanation import explain
 from agent.formats.page import HEADERS, render_explanation, render_page
-from agent.formats.page_body import PageContent, render_body
+from agent.formats.page_body import render_body
+from agent.formats.page_parts import PageContent
 from agent.model.topology import Topology
 from agent.serve.board import NodeBoard, NodeView, find_pod
 from agent.serve.http_connection import Route

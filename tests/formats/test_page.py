@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from agent.formats.cpu_owners import cpu_owners, pod_colours
 from agent.formats.page import HEADERS, render_explanation, render_page
-from agent.formats.page_body import PageContent, render_body
+from agent.formats.page_body import render_body
+from agent.formats.page_parts import PageContent
 from agent.formats.page_style import STYLE
 from agent.formats.page_text import query_value, safe
 from agent.formats.topology_svg import HUES, OWNER_LOOKS, owner_fills

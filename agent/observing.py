@@ -17,7 +17,7 @@ from agent.node.mode_file import Mode, ModeFile
 from agent.pod_sources import Listed, PodSources
 from agent.policy.free_hugepages import FreeHugepages, asks_for_hugepages
 from agent.policy.observation import Observation, Wanted
-from agent.policy.plan import ending
+from agent.policy.wanted_pods import ending
 from agent.serve.health import Check, HealthBoard, SourceHealth
 
 _log = logging.getLogger("pinfold")

@@ -17,8 +17,8 @@ from agent.keeper import Keeper
 from agent.log import say
 from agent.model.state import State
 from agent.node.decision_log import DecisionLog
+from agent.policy.free_hugepages import HUGEPAGES_IN_USE
 from agent.policy.observation import Decision, Event
-from agent.policy.plan import HUGEPAGES_IN_USE
 from agent.policy.pod_events import PodEvent, PodEvents
 from agent.serve.decision_counts import count_decision
 from agent.serve.resize_counts import ResizeCounts

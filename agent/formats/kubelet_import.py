@@ -11,8 +11,7 @@ from agent.formats.cpu_checkpoint import ContainerKey, cpu_state, read_cpu_check
 from agent.formats.kubelet_export import ALLOCATED_FILE, CPU_FILE, MEMORY_FILE
 from agent.formats.memory_checkpoint import memory_state, read_memory_checkpoint
 from agent.model.pod import Pod
-from agent.model.state import CPUState, Grants, MemoryState, PodPhase, PodRecord
-from agent.policy.plan import first_grant
+from agent.model.state import CPUState, FirstGrant, Grants, MemoryState, PodPhase, PodRecord
 
 _READERS = {CPU_FILE: read_cpu_checkpoint, MEMORY_FILE: read_memory_checkpoint, ALLOCATED_FILE: read_allocated_pods}
 _SOURCE = "kubernetes.io/config.source"  # "file" for a static pod of the kubelet
@@ -115,7 +114,7 @@ def record_pods(imported: Imported, pods: Iterable[Pod]) -> tuple[dict[str, PodR
             pod = replace(pod, name=pod.name.removesuffix(f"-{pod.node_name.lower()}"))
         pod = _allocated(pod, imported.allocated.get(pod.uid))
         source = "manifests" if static else "apiserver"
-        records[pod.uid] = PodRecord(pod, PodPhase.RUNNING, source=source, first=first_grant(grants, pod.uid))
+        records[pod.uid] = PodRecord(pod, PodPhase.RUNNING, source=source, first=FirstGrant.of(grants, pod.uid))
         if static:
             uids[pod.namespaced_name] = pod.uid
     return records, uids

@@ -216,6 +216,16 @@ class FirstGrant:
     pod_cpus: CPUSet | None = None
     pod_memory: Blocks | None = None
 
+    @classmethod
+    def of(cls, grants: Grants, uid: str) -> Self:
+        """What this pod holds now, as its first-admission set."""
+        return cls(
+            grants.cpu.entries.get(uid, {}),
+            grants.memory.entries.get(uid, {}),
+            grants.cpu.pod_entries.get(uid),
+            grants.memory.pod_entries.get(uid),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:

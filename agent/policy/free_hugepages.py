@@ -18,6 +18,8 @@ from agent.policy.memory_count import charged_blocks
 from agent.policy.pod_resources import SizingOptions, pod_requests
 from agent.policy.refusal import AllocationError
 
+HUGEPAGES_IN_USE = "HugepagesInUse"  # of an admission: fewer are really free than the pod was given
+
 
 class FreeHugepagesRule(StrEnum):
     """`node.freeHugepages`: what becomes of a pod for which too few are really free."""

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field, replace
 
 from agent.model.cpuset import union
 from agent.model.pod import Pod
-from agent.model.state import CPUState, Grants, PodPhase, PodRecord, State
+from agent.model.state import CPUState, FirstGrant, Grants, PodPhase, PodRecord, State
 from agent.policy.adopt import Observed, RunningPod, adopt
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Decision, Event, Observation, Wanted
-from agent.policy.plan import decide, first_grant, with_uids
+from agent.policy.plan import decide
 from agent.policy.removal import holds
 from agent.policy.repair_plan import Rule
+from agent.policy.wanted_pods import with_uids
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def recover(
             seen.now_seconds,
             each.source,
             each.fingerprint,
-            first_grant(grants, uid),
+            FirstGrant.of(grants, uid),
         )
         for uid, each in wanted.items()
         if holds(grants, uid)

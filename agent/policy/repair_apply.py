@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from agent.model.cpuset import CPUSet
 from agent.model.state import Blocks, FirstGrant, Grants, Mark, MemoryBlock, PodRecord, State
-from agent.policy.plan import first_grant
 from agent.policy.repair_plan import Change, RepairPlan
 
 # reasons of marks that say what waits: they go when nothing waits any more. CPUsMissing and MemoryShortened stay with the pod.
@@ -46,7 +45,7 @@ def _marked(records: Mapping[str, PodRecord], marks: Mapping[str, Mark]) -> Mapp
 
 
 def _first_after(first: FirstGrant, uid: str, before: Grants, after: Grants) -> FirstGrant:
-    old, new = first_grant(before, uid), first_grant(after, uid)
+    old, new = FirstGrant.of(before, uid), FirstGrant.of(after, uid)
     return FirstGrant(
         cpus={
             name: swapped

@@ -11,9 +11,8 @@ import pytest
 
 from agent.cli import main
 from agent.formats.state import decode, encode
-from agent.model.state import State
+from agent.model.state import FirstGrant, State
 from agent.node.state_store import StateStore
-from agent.policy.plan import first_grant
 from tests.node.sysfs_machines import FIXTURES
 from tests.shared import SHARED
 from tests.states import small_state
@@ -148,7 +147,7 @@ def test_export_of_a_damaged_state_is_refused(tmp_path: Path, capsys: pytest.Cap
 
 def test_repair_lists_what_differs_and_makes_it_when_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state = small_state(pods=3)  # made for 16 CPUs; pod uid-2 holds CPU 3
-    pods = {uid: replace(record, first=first_grant(state.grants, uid)) for uid, record in state.pods.items()}
+    pods = {uid: replace(record, first=FirstGrant.of(state.grants, uid)) for uid, record in state.pods.items()}
     stored(tmp_path, replace(state, pods=pods))
     common = ("repair", *SETTINGS, "--set", f"state.directory={tmp_path}")
     status, out, _ = run(capsys, *common, "--plan")

@@ -14,8 +14,10 @@ from agent.model.quantity import Quantity
 from agent.policy.judgement import judge
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Wanted
-from tests.nodes import named
+from agent.policy.restore import refit
+from tests.nodes import named, node
 from tests.pods import app, guaranteed
+from tests.policy.cpu_machines import regular
 from tests.policy.looking import ROOM, A, B, C, Node, nameless
 
 SMALL = NodeCapacity({}, {**ROOM.allocatable, "memory": Quantity.of(8 << 30), "pods": Quantity.of(3)})
@@ -32,6 +34,53 @@ def small_node() -> Node:
 def said(happened: str, name: str) -> list[str]:
     """What happened to one pod: ["refused c"]."""
     return [each for each in happened.split(", ") if each.endswith(f" {name}")]
+
+
+def test_what_was_refused_is_tried_again_once_something_is_free() -> None:
+    here = Node()
+    here.look(A, B, C)
+    assert here.look(B, C) == "released a, admitted c"
+    assert here.cpus == "b/app=3-6 c/app=1-2,7 shared=0"
+    assert here.refused == {}
+
+
+def test_what_was_refused_is_tried_again_when_it_asks_for_something_else_or_the_rules_change() -> None:
+    here = Node()
+    here.look(A, B, C)
+    assert here.look(A, B, replace(C, containers=(guaranteed("1"),))) == "admitted c"
+    other = Node()
+    other.look(A, B, C)
+    other.managers = node(regular(16))
+    other.state = replace(other.state, grants=refit(other.managers, other.state.grants))
+    assert other.look(A, B, C, retry=True) == "admitted c"
+
+
+def test_a_refusal_is_said_again_only_when_the_pod_or_the_reason_differs() -> None:
+    """Its numbers differ with every other pod that comes or goes: they are shown, and are no news."""
+    here = Node()
+    here.look(A, B, C)
+    before = here.refused["default/c"].message
+    assert here.look(A, B, C, retry=True) == ""
+    smaller = named("s", guaranteed("1"))
+    assert here.look(A, B, smaller, C, retry=True) == "admitted s"
+    assert here.refused["default/c"].message != before
+    assert here.look(A, B, smaller, replace(C, containers=(guaranteed("4"),))) == "refused c"
+
+
+def test_another_pod_under_a_name_waits_until_the_one_before_has_ended() -> None:
+    here = Node()
+    here.look(A)
+    other = replace(named("a", guaranteed("4")), uid="other")
+    assert here.look(other, alive=frozenset({("a", "app")})) == "terminating a, waiting a"
+    assert here.look(other) == "released a, admitted a"
+    assert here.cpus == "other/app=1-4 shared=0,5-7"
+
+
+def test_two_pods_of_one_uid_are_told_apart_by_name() -> None:
+    here = Node()
+    twin = replace(named("b", guaranteed("1")), uid="a")
+    assert here.look(A, twin) == "admitted a, refused b"
+    assert here.refused["default/b"].reason == "DuplicateUID"
 
 
 def test_reasons_that_take_turns_are_said_once_each_and_shown_each_time() -> None:

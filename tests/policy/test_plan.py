@@ -10,16 +10,14 @@ from hypothesis import strategies as st
 
 from agent.model.pod import Pod
 from agent.model.quantity import Quantity
-from agent.model.state import PodPhase
 from agent.policy.judgement import judge
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.observation import Wanted
 from agent.policy.plan import start_container
 from agent.policy.restore import fresh, refit
 from tests.nodes import memory_of, named, node
 from tests.pods import app, guaranteed, init, sized
 from tests.policy.cpu_machines import regular
-from tests.policy.looking import ROOM, A, B, C, Node, nameless
+from tests.policy.looking import ROOM, A, B, C, Node
 
 INIT = "cpu=1 memory=3Gi"
 
@@ -40,76 +38,6 @@ def test_the_same_look_again_changes_nothing_and_says_nothing() -> None:
     assert here.refused["default/c"].reason == "UnexpectedAdmissionError"
 
 
-def test_the_last_pods_cpus_return_without_any_other_event() -> None:
-    """BL-31: no other pod has to come before the grant is released."""
-    here = Node(node(regular(4)))
-    here.look(A)
-    assert here.look() == "released a"
-    assert here.cpus == "shared=0-3"
-    assert (here.state.pods, here.state.manifest_uids) == ({}, {})
-
-
-def test_a_pod_keeps_its_grant_until_its_containers_have_stopped() -> None:
-    here = Node()
-    here.look(A)
-    assert here.look(alive=frozenset({("a", "app")})) == "terminating a"
-    assert here.look(alive=frozenset({("a", "app")})) == ""
-    assert (here.state.pods["a"].phase, here.cpus) == (PodPhase.TERMINATING, "a/app=1-2 shared=0,3-7")
-    assert here.look() == "released a"
-
-
-def test_a_silent_source_releases_nothing_and_a_source_that_lists_nothing_does() -> None:
-    here = Node()
-    here.look(A)
-    assert here.look(silent_sources=frozenset({"manifests"})) == ""
-    assert here.cpus == "a/app=1-2 shared=0,3-7"
-    assert here.look() == "released a"
-
-
-def test_what_was_refused_is_tried_again_once_something_is_free() -> None:
-    here = Node()
-    here.look(A, B, C)
-    assert here.look(B, C) == "released a, admitted c"
-    assert here.cpus == "b/app=3-6 c/app=1-2,7 shared=0"
-    assert here.refused == {}
-
-
-def test_what_was_refused_is_tried_again_when_it_asks_for_something_else_or_the_rules_change() -> None:
-    here = Node()
-    here.look(A, B, C)
-    assert here.look(A, B, replace(C, containers=(guaranteed("1"),))) == "admitted c"
-    other = Node()
-    other.look(A, B, C)
-    other.managers = node(regular(16))
-    other.state = replace(other.state, grants=refit(other.managers, other.state.grants))
-    assert other.look(A, B, C, retry=True) == "admitted c"
-
-
-def test_a_refusal_is_said_again_only_when_the_pod_or_the_reason_differs() -> None:
-    """Its numbers differ with every other pod that comes or goes: they are shown, and are no news."""
-    here = Node()
-    here.look(A, B, C)
-    before = here.refused["default/c"].message
-    assert here.look(A, B, C, retry=True) == ""
-    smaller = named("s", guaranteed("1"))
-    assert here.look(A, B, smaller, C, retry=True) == "admitted s"
-    assert here.refused["default/c"].message != before
-    assert here.look(A, B, smaller, replace(C, containers=(guaranteed("4"),))) == "refused c"
-
-
-def test_a_container_that_starts_anew_has_what_it_had() -> None:
-    """BL-30: the grant belongs to pod and container name, whatever instance starts or stops."""
-    here = Node()
-    here.look(A)
-    started = start_container(here.state, "a", "app")
-    assert started.pods["a"].phase is PodPhase.RUNNING
-    again = start_container(started, "a", "app")
-    assert again is started
-    here.state = again
-    assert here.look(A, alive=frozenset()) == ""
-    assert here.cpus == "a/app=1-2 shared=0,3-7"
-
-
 def test_a_start_ends_the_memory_of_init_containers_once() -> None:
     here = Node(node(regular(8), memory_policy="Static"))
     here.look(named("a", init(INIT, INIT), guaranteed("1", "2Gi")))
@@ -127,39 +55,6 @@ def test_a_restart_at_any_moment_finds_the_same() -> None:
     assert again.state == here.state
     assert again.look(A, B, C, retry=True) == "refused c"  # said once by the new process
     assert again.cpus == here.cpus
-
-
-# --- names and uids ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_manifest_without_a_uid_keeps_the_one_it_was_given() -> None:
-    here = Node()
-    assert here.look(nameless("web"), fresh_uids=["u1"]) == "admitted web"
-    assert here.look(nameless("web"), fresh_uids=["u2"]) == ""
-    assert list(here.state.pods) == ["u1"]
-
-
-def test_another_pod_under_a_name_waits_until_the_one_before_has_ended() -> None:
-    here = Node()
-    here.look(A)
-    other = replace(named("a", guaranteed("4")), uid="other")
-    assert here.look(other, alive=frozenset({("a", "app")})) == "terminating a, waiting a"
-    assert here.look(other) == "released a, admitted a"
-    assert here.cpus == "other/app=1-4 shared=0,5-7"
-
-
-def test_an_edit_of_anything_but_sizes_ends_the_pod_and_admits_a_new_one() -> None:
-    here = Node()
-    here.look(Wanted(nameless("web"), fingerprint="one"), fresh_uids=["u1"])
-    assert here.look(Wanted(nameless("web"), fingerprint="two"), fresh_uids=["u2"]) == "released web, admitted web"
-    assert list(here.state.pods) == ["u2"]
-
-
-def test_two_pods_of_one_uid_are_told_apart_by_name() -> None:
-    here = Node()
-    twin = replace(named("b", guaranteed("1")), uid="a")
-    assert here.look(A, twin) == "admitted a, refused b"
-    assert here.refused["default/b"].reason == "DuplicateUID"
 
 
 # --- the order of the checks --------------------------------------------------------------------------------------------------

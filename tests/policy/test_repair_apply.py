@@ -22,7 +22,6 @@ from agent.model.state import (
     State,
 )
 from agent.policy.managers import Managers
-from agent.policy.plan import first_grant
 from agent.policy.repair import plan_repair
 from agent.policy.repair_apply import with_all_steps, with_safe_steps
 from agent.policy.repair_plan import Change, RepairPlan
@@ -34,7 +33,7 @@ EIGHT = managers(machine({0: "0-7"}))
 def state(cpu: CPUState, on: Managers, *uids: str) -> State:
     """A state written under these managers; every pod holds what it was first given."""
     held = grants(cpu)
-    pods = {uid: replace(record, first=first_grant(held, uid)) for uid, record in records(*uids).items()}
+    pods = {uid: replace(record, first=FirstGrant.of(held, uid)) for uid, record in records(*uids).items()}
     return State(Epoch(1, "0" * 16), generation=5, policy=policy(on), grants=held, pods=pods)
 
 

@@ -11,7 +11,6 @@ from agent.model.cpuset import CPUSet
 from agent.model.machine import CPUTopology
 from agent.model.pod import Pod
 from agent.model.state import FirstGrant, ResizeState, Shortfall
-from agent.policy.plan import first_grant
 from agent.policy.resize_pinned import PinnedResizeRefusal, resize_pinned
 from tests.nodes import GIB, admitted, cpus_of, memory_of, named, node
 from tests.pods import app, guaranteed, init, sidecar, sized
@@ -308,7 +307,7 @@ def test_without_a_known_first_admission_what_is_held_is_the_floor() -> None:
 def test_a_cpu_of_the_first_set_that_was_exchanged_does_not_hold_up_a_shrink() -> None:
     managers = node(regular(8), feature_gates=EXCLUSIVE)
     pod = named("p", guaranteed("2"))
-    first = first_grant(admitted(managers, pod), "p")
+    first = FirstGrant.of(admitted(managers, pod), "p")
     grants = admitted(managers, sizes(pod, cpu(4)))
     moved = CPUSet.parse("2-5")  # CPU 1 went offline and was replaced
     grants = replace(grants, cpu=replace(grants.cpu, entries={"p": {"app": moved}}, default=CPUSet.parse("0-1,6-7")))

@@ -16,7 +16,6 @@ from agent.model.state import FirstGrant, Grants
 from agent.policy.admission import admit
 from agent.policy.eligibility import claims
 from agent.policy.managers import Managers
-from agent.policy.plan import first_grant
 from agent.policy.removal import remove
 from agent.policy.resize_pinned import PinnedResizeRefusal, resize_pinned
 from agent.policy.restore import fresh, refit
@@ -42,7 +41,7 @@ def machines(draw: st.DrawFn) -> tuple[Managers, Grants, dict[str, Running]]:
         verdict = admit(managers, grants, pod)
         if verdict.admitted:
             grants = verdict.grants
-            running[pod.uid] = Running(pod, first_grant(grants, pod.uid))
+            running[pod.uid] = Running(pod, FirstGrant.of(grants, pod.uid))
     if len(running) > 1 and draw(st.booleans()):
         gone = draw(st.sampled_from(sorted(running)))
         grants = remove(managers, grants, gone)

@@ -1,4 +1,4 @@
-"""Two pods that claim one UID or one name: the one that is here stays as it is, look after look."""
+"""Whom the sources want: under which UID, and who speaks for a UID or a name that two of them claim."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from agent.model.pod import Pod
 from agent.model.state import Epoch, State
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Observation, Plan, Wanted
-from agent.policy.plan import decide, ending
+from agent.policy.plan import decide
 from agent.policy.restore import fresh
+from agent.policy.wanted_pods import ending
 from tests.nodes import named, node
 from tests.pods import amounts, app, guaranteed
 from tests.policy.cpu_machines import regular
+from tests.policy.looking import Node, nameless
 
 MANAGERS = node(regular(8))
 ROOM = NodeCapacity(amounts("cpu=8 memory=64Gi pods=10"), amounts("cpu=7 memory=64Gi pods=10"))
@@ -64,6 +66,13 @@ def test_the_other_one_of_a_uid_is_refused_by_name_and_comes_when_the_first_has_
     assert "has the uid of pod default/web" in refused["default/db"].message
     after = look(state, [db])
     assert names(after) == ["default/db"]
+
+
+def test_a_manifest_without_a_uid_keeps_the_one_it_was_given() -> None:
+    here = Node()
+    assert here.look(nameless("web"), fresh_uids=["u1"]) == "admitted web"
+    assert here.look(nameless("web"), fresh_uids=["u2"]) == ""
+    assert list(here.state.pods) == ["u1"]
 
 
 def names(plan: Plan) -> list[str]:

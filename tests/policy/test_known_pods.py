@@ -1,0 +1,56 @@
+"""Pods that are here, look after look: who keeps what it has, and when it is given back."""
+
+from __future__ import annotations
+
+from agent.model.state import PodPhase
+from agent.policy.observation import Wanted
+from agent.policy.plan import start_container
+from tests.nodes import node
+from tests.policy.cpu_machines import regular
+from tests.policy.looking import A, Node, nameless
+
+
+def test_the_last_pods_cpus_return_without_any_other_event() -> None:
+    """BL-31: no other pod has to come before the grant is released."""
+    here = Node(node(regular(4)))
+    here.look(A)
+    assert here.look() == "released a"
+    assert here.cpus == "shared=0-3"
+    assert (here.state.pods, here.state.manifest_uids) == ({}, {})
+
+
+def test_a_pod_keeps_its_grant_until_its_containers_have_stopped() -> None:
+    here = Node()
+    here.look(A)
+    assert here.look(alive=frozenset({("a", "app")})) == "terminating a"
+    assert here.look(alive=frozenset({("a", "app")})) == ""
+    assert (here.state.pods["a"].phase, here.cpus) == (PodPhase.TERMINATING, "a/app=1-2 shared=0,3-7")
+    assert here.look() == "released a"
+
+
+def test_a_silent_source_releases_nothing_and_a_source_that_lists_nothing_does() -> None:
+    here = Node()
+    here.look(A)
+    assert here.look(silent_sources=frozenset({"manifests"})) == ""
+    assert here.cpus == "a/app=1-2 shared=0,3-7"
+    assert here.look() == "released a"
+
+
+def test_a_container_that_starts_anew_has_what_it_had() -> None:
+    """BL-30: the grant belongs to pod and container name, whatever instance starts or stops."""
+    here = Node()
+    here.look(A)
+    started = start_container(here.state, "a", "app")
+    assert started.pods["a"].phase is PodPhase.RUNNING
+    again = start_container(started, "a", "app")
+    assert again is started
+    here.state = again
+    assert here.look(A, alive=frozenset()) == ""
+    assert here.cpus == "a/app=1-2 shared=0,3-7"
+
+
+def test_an_edit_of_anything_but_sizes_ends_the_pod_and_admits_a_new_one() -> None:
+    here = Node()
+    here.look(Wanted(nameless("web"), fingerprint="one"), fresh_uids=["u1"])
+    assert here.look(Wanted(nameless("web"), fingerprint="two"), fresh_uids=["u2"]) == "released web, admitted web"
+    assert list(here.state.pods) == ["u2"]

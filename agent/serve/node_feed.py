@@ -18,6 +18,9 @@ from agent.proto import node_v1_pb2 as v1
 from agent.serve.board import NodeView
 
 KEPT_CHANGES = 256
+KEPT_BYTES = (
+    256 << 10
+)  # of all kept ones: with many pods one has 10 KiB, and the whole state is not much more than a few
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class NodeFeed:
     def __init__(self, name: str, kept: int = KEPT_CHANGES) -> None:
         self._name = name
         self._changes: deque[Change] = deque(maxlen=kept)
+        self._bytes = 0  # of their events
         self._pods: dict[str, _Made] = {}
         self._node = v1.NodeState()
         self._position = v1.Position()
@@ -79,7 +83,15 @@ class NodeFeed:
             order=list(self._pods) if moved else (),
         )
         self._number += 1
-        self._changes.append(Change(self._number, self.position, event.SerializeToString()))
+        self._keep(Change(self._number, self.position, event.SerializeToString()))
+
+    def _keep(self, change: Change) -> None:
+        """As the newest; the oldest go where there are too many, or too large ones."""
+        changes = self._changes
+        self._bytes += len(change.event)
+        while changes and (self._bytes > KEPT_BYTES or len(changes) == changes.maxlen):
+            self._bytes -= len(changes.popleft().event)
+        changes.append(change)
 
     @property
     def number(self) -> int:

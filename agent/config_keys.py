@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from agent.config_schema import Config, Section
+from agent.config_schema import Config
+from agent.config_schema_values import Section
 
 
 def locate(key: str) -> tuple[tuple[str, ...], bool]:

@@ -1,48 +1,20 @@
 """The configuration file's keys and types (design section 4). Resource-manager keys have KubeletConfiguration's names.
 
-Loading, origins and line numbers are `agent.config`; what the values mean on a machine is `agent.node_config`.
+Sections of the accountant and of what is served have modules of their own beside. Loading, origins and line numbers are
+`agent.config`; what the values mean on a machine is `agent.node_config`.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from agent.config_schema_queues import QueuesSection
+from agent.config_schema_serving import ControlSection, HTTPSection, NodeServiceSection, PodResourcesSection
+from agent.config_schema_values import PathText, QuantityText, Section, quantities
 from agent.errors import AgentError
 from agent.model.cpuset import CPUSet
-from agent.model.quantity import Quantity
-
-
-class Section(BaseModel):
-    """A part of the configuration: unknown keys and wrong types are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-PathText = Annotated[str, Field(min_length=1)]
-QuantityText = Annotated[str, Field(max_length=64)]
-
-
-def _check_certificates(certificate: str, key: str, client_ca: str) -> None:
-    if bool(certificate) != bool(key) or (client_ca and not certificate):
-        raise ValueError("certificate and key belong together, and clientCA to both")
-
-
-def _check_address(address: str, client_ca: str) -> None:
-    if address not in ("127.0.0.1", "::1") and not client_ca:
-        raise ValueError(f"address {address}: beyond loopback certificate, key and clientCA are needed")
-
-
-def _quantities(values: dict[str, str]) -> dict[str, str]:
-    for name, text in values.items():
-        try:
-            amount = Quantity.parse(text)
-        except AgentError as error:  # pydantic collects ValueErrors only
-            raise ValueError(f"{name}: {error}") from error
-        if amount.number < 0:
-            raise ValueError(f"{name}: {text!r} is negative")
-    return values
 
 
 class MemoryReservation(Section):
@@ -51,7 +23,7 @@ class MemoryReservation(Section):
     numaNode: Annotated[int, Field(ge=0, lt=1024)]
     limits: dict[str, QuantityText]
 
-    _check = field_validator("limits")(_quantities)
+    _check = field_validator("limits")(quantities)
 
 
 class NodeSection(Section):
@@ -183,71 +155,8 @@ class StateSection(Section):
     @field_validator("memoryTolerance")
     @classmethod
     def _amount(cls, text: str) -> str:
-        _quantities({"memoryTolerance": text})
+        quantities({"memoryTolerance": text})
         return text
-
-
-SocketMode = Annotated[str, Field(pattern=r"^0?[0-7]{3}$")]
-
-
-class ClientGroup(Section):
-    """A further PodResources socket for one group of clients, with a rate limit of its own; qps 0: none."""
-
-    socket: PathText
-    mode: SocketMode = "0660"
-    group: str = ""
-    qps: Annotated[float, Field(ge=0)] = 100.0
-    burst: Annotated[int, Field(ge=1)] = 10
-
-
-class UpstreamSection(Section):
-    """Another PodResources server, the kubelet's say, whose devices and dynamic resources are passed through. The NUMA nodes of
-    a pod's devices are hints for its CPUs and memory. waitSeconds: how long a pod beside a kubelet that asks for devices stays
-    unplaced until they are told; 0: it is placed at once.
-    """
-
-    socket: PathText = "/var/lib/kubelet/pod-resources/kubelet.sock"
-    periodSeconds: Annotated[float, Field(ge=0.05, le=3600)] = 10.0
-    timeoutSeconds: Annotated[float, Field(gt=0, le=60)] = 2.0
-    waitSeconds: Annotated[float, Field(ge=0, le=300)] = 2.0
-
-
-class PodResourcesSection(Section):
-    """The PodResources socket. qps 0: no rate limit. shape: which release's answers are given; default by kubeletVersion.
-
-    clients: name of the group, a label of the metrics -> its socket. upstream: None for none.
-    """
-
-    socket: PathText = "/run/pinfold/pod-resources/kubelet.sock"
-    mode: SocketMode = "0660"
-    group: str = ""
-    qps: Annotated[float, Field(ge=0)] = 100.0
-    burst: Annotated[int, Field(ge=1)] = 10
-    shape: Literal["1.36", "1.37"] | None = None
-    clients: Annotated[
-        dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")], ClientGroup], Field(max_length=16)
-    ] = {}
-    upstream: UpstreamSection | None = None
-
-    @model_validator(mode="after")
-    def _sockets(self) -> PodResourcesSection:
-        sockets = [self.socket, *(each.socket for each in self.clients.values())]
-        twice = {path for path in sockets if sockets.count(path) > 1}
-        if twice:
-            raise ValueError(f"two groups of clients have one socket: {min(twice)}")
-        if "default" in self.clients:
-            raise ValueError("clients: the group `default` is the one of podResources.socket itself")
-        if self.upstream is not None and self.upstream.socket in sockets:
-            raise ValueError(f"upstream: {self.upstream.socket} is pinfold's own socket")
-        return self
-
-
-class NodeServiceSection(Section):
-    """The node service's socket (pinfold.node.v1), which only tells. An empty path: none."""
-
-    socket: str = "/run/pinfold/node.sock"
-    mode: SocketMode = "0660"
-    group: str = ""
 
 
 class ResizeSection(Section):
@@ -295,160 +204,6 @@ class ReportsSection(Section):
     accountant: AccountantReportsSection | None = None
 
 
-class HTTPSection(Section):
-    """Status page, metrics and health over HTTP. port 0: none. With certificate and key https; beyond loopback they and clientCA
-    are needed: clients without a certificate of it get the metrics alone.
-    """
-
-    address: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 9557
-    kubeletMetrics: bool = True
-    certificate: str = ""
-    key: str = ""
-    clientCA: str = ""
-
-    @model_validator(mode="after")
-    def _beyond_loopback(self) -> HTTPSection:
-        _check_certificates(self.certificate, self.key, self.clientCA)
-        _check_address(self.address, self.clientCA)
-        return self
-
-
-class QueuesWebhookSection(Section):
-    """The resize webhook, https. port 0: none. certificate, key: PEM files, read again when they change.
-
-    clientCA: only API servers with a certificate of this CA are answered; "": any.
-    """
-
-    address: str = "0.0.0.0"
-    port: Annotated[int, Field(ge=0, le=65535)] = 0
-    certificate: str = ""
-    key: str = ""
-    clientCA: str = ""
-
-
-class QueuesAPISection(Section):
-    """Page, metrics and query API. port 0: none. With certificate and key https; beyond loopback they and clientCA are needed.
-
-    Clients with a certificate of clientCA may also send node reports.
-    """
-
-    address: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 9558
-    certificate: str = ""
-    key: str = ""
-    clientCA: str = ""
-
-
-class QueuesGRPCSection(Section):
-    """The same questions over gRPC (pinfold.queues.v1): on a unix socket, "" for none, and on an address, port 0 for none. With
-    certificate and key TLS; beyond loopback they and clientCA are needed.
-    """
-
-    socket: str = ""
-    socketMode: SocketMode = "0660"
-    socketGroup: str = ""
-    address: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 0
-    certificate: str = ""
-    key: str = ""
-    clientCA: str = ""
-
-    @model_validator(mode="after")
-    def _beyond_loopback(self) -> QueuesGRPCSection:
-        _check_certificates(self.certificate, self.key, self.clientCA)
-        if self.port:
-            _check_address(self.address, self.clientCA)
-        return self
-
-
-class QueuesLeaseSection(Section):
-    """A Lease at the API server that one of several replicas holds, which alone answers. namespace: "" for the pod's own.
-
-    durationSeconds: for how long the others leave it alone after its last change. renewDeadlineSeconds: for how long its holder
-    answers after its last renewal. retrySeconds: between two looks. As client-go's leader election has them.
-    """
-
-    name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")] = "pinfold-queues"
-    namespace: Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = ""
-    durationSeconds: Annotated[int, Field(ge=1, le=3600)] = 15
-    renewDeadlineSeconds: Annotated[float, Field(gt=0)] = 10.0
-    retrySeconds: Annotated[float, Field(gt=0)] = 2.0
-
-    @model_validator(mode="after")
-    def _order(self) -> QueuesLeaseSection:
-        if not self.retrySeconds < self.renewDeadlineSeconds < self.durationSeconds:
-            raise ValueError(
-                "retrySeconds < renewDeadlineSeconds < durationSeconds must hold, or two replicas could answer"
-            )
-        return self
-
-
-class QueuesSection(Section):
-    """Queue accounting, of `pinfold queues serve` or, with enabled, inside the agent for its own node (docs/queues.md).
-
-    objects: files and directories of KAI objects. apiserver: objects of the API server too, reached as sources.apiserver says,
-    else as a pod's environment does; apiserverPods: also its pods, for nodes without an agent.
-    total: what there is to divide, such as cpu=64,memory=512Gi; "": what the nodes have. stateDirectory: ""; nothing is kept.
-    socket: takes reports and questions of local programs; "": none. failOpen: what cannot be judged is admitted.
-    ledger: reserve admitted growth until a report shows it. lease: of several replicas one answers; None: there is one.
-    """
-
-    enabled: bool = False
-    objects: list[str] = []
-    objectsPeriodSeconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    apiserver: bool = False
-    apiserverPods: bool = True
-    total: str = ""
-    stateDirectory: str = ""
-    socket: str = ""
-    socketMode: SocketMode = "0660"
-    socketGroup: str = ""
-    schedulerName: str = "kai-scheduler"
-    queueLabel: str = "kai.scheduler/queue"
-    profile: Literal["0.18", "main"] = "0.18"
-    kValue: float = 1.0
-    relcaimerSaturationMultiplier: float = 1.0
-    queuePriorityInQuotaReclaim: bool = False
-    forbidTakeBack: bool = False
-    validateQuota: bool = True
-    blockUpsizeOnBoundedQueues: bool = False
-    podLevelRequests: bool = True
-    failOpen: bool = True
-    ledger: bool = False
-    ledgerSeconds: Annotated[float, Field(gt=0, le=86400)] = 600.0
-    silentSeconds: Annotated[float, Field(gt=0, le=86400)] = 120.0
-    settleSeconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
-    patienceSeconds: Annotated[float, Field(ge=0, le=3600)] = 60.0
-    webhook: QueuesWebhookSection = QueuesWebhookSection()
-    api: QueuesAPISection = QueuesAPISection()
-    grpc: QueuesGRPCSection = QueuesGRPCSection()
-    lease: QueuesLeaseSection | None = None
-
-    @model_validator(mode="after")
-    def _files(self) -> QueuesSection:
-        for name, part in (("webhook", self.webhook), ("api", self.api)):
-            if bool(part.certificate) != bool(part.key):
-                raise ValueError(f"{name}: certificate and key belong together")
-        if self.webhook.port and not self.webhook.certificate:
-            raise ValueError("webhook: an API server calls webhooks over https only: give certificate and key")
-        if self.ledger and not self.stateDirectory:
-            raise ValueError("ledger: reservations must survive a restart: give stateDirectory")
-        if self.lease is not None and not self.ledger:
-            raise ValueError(
-                "lease: without ledger all replicas give the same answers: leave lease away, or set ledger"
-            )
-        if self.lease is not None and self.enabled:
-            raise ValueError("lease: an agent accounts for its own node alone: leave lease away, or enabled")
-        return self
-
-
-class ControlSection(Section):
-    """The socket that carries what changes anything; root's alone."""
-
-    socket: PathText = "/run/pinfold/control.sock"
-
-
 class Config(Section):
     """The whole configuration."""
 
@@ -476,14 +231,13 @@ class Config(Section):
     reports: ReportsSection = ReportsSection()
     http: HTTPSection = HTTPSection()
     control: ControlSection = ControlSection()
+    queues: QueuesSection = QueuesSection()
 
     @field_validator("cpuManagerPolicy", "memoryManagerPolicy", "topologyManagerPolicy", "topologyManagerScope")
     @classmethod
     def _empty_means_the_default(cls, text: str, info: ValidationInfo) -> str:
         """As in the kubelet (apis/config/v1beta1, SetDefaults_KubeletConfiguration)."""
         return text or cls.model_fields[info.field_name or ""].default
-
-    queues: QueuesSection = QueuesSection()
 
     @model_validator(mode="after")
     def _evictable(self) -> Config:
@@ -494,7 +248,7 @@ class Config(Section):
             )
         return self
 
-    _check_reserved = field_validator("systemReserved", "kubeReserved")(_quantities)
+    _check_reserved = field_validator("systemReserved", "kubeReserved")(quantities)
 
     @field_validator("reservedSystemCPUs")
     @classmethod

@@ -15,22 +15,13 @@ from types import TracebackType
 from typing import Self
 
 from agent.config import ConfigError
-from agent.config_schema import QueuesAPISection, QueuesGRPCSection, QueuesSection, QueuesWebhookSection
-from agent.errors import AgentError
-from agent.formats.queue_objects import QueueObjects, decode_objects
-from agent.kube.cluster_objects import ClusterObjects, joined
+from agent.config_schema_queues import QueuesAPISection, QueuesGRPCSection, QueuesSection, QueuesWebhookSection
+from agent.kube.cluster_objects import ClusterObjects
 from agent.kube.lease import LeaseCandidate
-from agent.kube.object_files import ObjectFiles
-from agent.log import say
-from agent.model.quantity import QuantityError
-from agent.model.queue import ResourceQuantities
+from agent.queue_config import accountant_options, total_of
+from agent.queue_intake import QueueIntake
 from agent.queue_replica import Replica
-from agent.queues.accountant import AccountantOptions
-from agent.queues.ledger import LedgerOptions
 from agent.queues.node_report import NodeReport
-from agent.queues.options import Profile, QueueOptions
-from agent.queues.quantities import parse_total
-from agent.queues.resize_admission import ResizeOptions
 from agent.serve.accountant import AccountantService, Clock
 from agent.serve.accountant_store import AccountantStore
 from agent.serve.grpc_tls import GRPCCertificates
@@ -85,14 +76,9 @@ class QueueServer:
         self._clock = clock or steady_clock()
         self._cluster = cluster
         self._lease = lease
-        self._files = ObjectFiles([Path(each) for each in section.objects])
-        # None: there are some, and they could not be read yet
-        self._from_files = None if self._files.changed() else QueueObjects()
         self._ticked = ticked
         self._stack = ExitStack()
         self._stopping = threading.Event()
-        self._said = ""
-        self._refused: frozenset[str] = frozenset()  # as logged
         self._local = ""  # the node of the agent that this is part of
 
     def __enter__(self) -> Self:
@@ -115,12 +101,11 @@ class QueueServer:
             store = self._stack.enter_context(AccountantStore(Path(section.stateDirectory)))
         self.service = AccountantService(accountant_options(section), self._clock, store, total_of(section))
         self._stack.callback(self.service.close)
-        self.board.set("objects", Check(False, "not read yet"))
+        intake = QueueIntake([Path(each) for each in section.objects], self._cluster, self.service, self.board)
         if self._cluster is not None:
             self._cluster.start()
             self._stack.callback(self._cluster.stop)
-            self.board.watch("apiserver", lambda: self._reachable(self._cluster))
-        self._look()
+        intake.look()
         self.board.watch("nodes", self._nodes)
         self.board.watch("store", lambda: Check(not self.service.store_problem, self.service.store_problem))
         replica = Replica(self.service, self._lease)
@@ -140,7 +125,7 @@ class QueueServer:
             posts = {**api.questions(), **api.intake()}
             self._listen(HTTPServer(self._loop, "", 0, routes, _API_LIMITS, posts=posts, socket=access))
         self._serve_grpc(section.grpc, questions)
-        thread = threading.Thread(target=self._watch, name="queues", daemon=True)
+        thread = threading.Thread(target=self._watch, args=(intake,), name="queues", daemon=True)
         thread.start()
         self._stack.callback(thread.join)
         self._stack.callback(self._stopping.set)
@@ -198,10 +183,10 @@ class QueueServer:
 
     # --- watching ---
 
-    def _watch(self) -> None:
+    def _watch(self, intake: QueueIntake) -> None:
         due = time.monotonic() + TICK_SECONDS
         while not self._stopping.wait(min(self._section.objectsPeriodSeconds, TICK_SECONDS)):
-            self._guarded(self._look)
+            self._guarded(intake.look)
             self._guarded(self._show_health)
             if time.monotonic() >= due:
                 self._guarded(self._tick)
@@ -225,96 +210,11 @@ class QueueServer:
         except Exception:  # noqa: BLE001 - a bug in one look must not end all later ones; it is logged whole
             _log.exception("queue accounting: a step failed; it is tried again")
 
-    def _look(self) -> None:
-        """Take what is new in files and cluster. Nothing before the files were read once: their queues would be missing."""
-        changed = self._read_files()
-        if (objects := self._from_files) is None:
-            return
-        if self._cluster is not None:
-            changed = changed or self._cluster.changed()
-            if (of_cluster := self._cluster.read() if changed else None) is None:
-                return
-            objects = joined([objects, of_cluster])
-        if not changed:
-            return
-        self._take(objects)
-        problems = "; ".join([*filter(None, [self._said]), *map(str, objects.problems[:5])])
-        self.board.set("objects", Check(True, problems))
-        level = logging.INFO if self._cluster is None else logging.DEBUG
-        say(_log, level, "queue objects read", queues=len(objects.queues), pod_groups=len(objects.pod_groups))
-        refused = frozenset(map(str, objects.problems))
-        for problem in sorted(refused - self._refused):  # objects are read at every change of any of them
-            say(_log, logging.WARNING, "queue object refused", problem=problem)
-        self._refused = refused
-
-    def _read_files(self) -> bool:
-        """Whether files were read that have changed. Broken ones leave what was read before in force, and are named."""
-        if not self._files.changed():
-            return False
-        try:
-            self._from_files = decode_objects(self._files.read())
-        except AgentError as error:
-            read_before = self._from_files is not None
-            said = f"{error}; what was read before stays in force" if read_before else str(error)
-            self.board.set("objects", Check(read_before, said))
-            if said != self._said:
-                say(_log, logging.ERROR, "queue objects not read", error=error, hint=error.hint)
-            self._said = said
-            return False
-        self._said = ""
-        return True
-
-    def _take(self, objects: QueueObjects) -> None:
-        pods = None if self._cluster is None else self._cluster.pods()
-        try:
-            self.service.take_objects(objects, pods)
-        except BaseException:
-            if self._cluster is not None and pods is not None:
-                self._cluster.put_back(pods)
-            raise
-
-    def _reachable(self, cluster: ClusterObjects | None) -> Check:
-        """A server that cannot be reached now is noteworthy: what was known stays."""
-        problems = {} if cluster is None else cluster.problems()
-        return Check(True, "; ".join(f"{kind}: {problem}" for kind, problem in problems.items()))
-
     def _nodes(self) -> Check:
         """Missing nodes are noteworthy, no reason to be out of service: the webhook has its own rule for them."""
         taken = self.service.view().capture
         stale, missing = len(taken.stale_since), len(taken.missing)
         return Check(True, f"{len(taken.nodes)} counted, {stale} of them silent, {missing} missing")
-
-
-def accountant_options(section: QueuesSection) -> AccountantOptions:
-    """What the rules need of the configuration."""
-    return AccountantOptions(
-        QueueOptions(
-            section.kValue,
-            section.relcaimerSaturationMultiplier,
-            section.queuePriorityInQuotaReclaim,
-            Profile.parse(section.profile),
-            section.forbidTakeBack,
-        ),
-        ResizeOptions(
-            section.schedulerName,
-            section.validateQuota,
-            section.blockUpsizeOnBoundedQueues,
-            section.podLevelRequests,
-        ),
-        LedgerOptions(section.ledgerSeconds) if section.ledger else None,
-        section.queueLabel,
-        section.silentSeconds,
-        section.settleSeconds,
-        section.patienceSeconds,
-    )
-
-
-def total_of(section: QueuesSection) -> ResourceQuantities | None:
-    """What there is to divide; None: what the nodes have. Raises ConfigError."""
-    try:
-        return parse_total(section.total) if section.total else None
-    except (ValueError, QuantityError) as error:
-        raise ConfigError(f"queues.total: {error}") from error
 
 
 def _path(text: str) -> Path | None:

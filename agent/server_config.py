@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.config_schema import ClientGroup, Config, PodResourcesSection
+from agent.config_schema import Config
+from agent.config_schema_serving import ClientGroup, PodResourcesSection
 from agent.serve.podresources import Endpoint
 from agent.serve.sockets import SocketAccess
 from agent.serve.tls import ServerTLS

@@ -20,10 +20,11 @@ import pytest
 import yaml
 
 from agent.config import ConfigError
-from agent.config_schema import QueuesSection
+from agent.config_schema_queues import QueuesSection
 from agent.formats.queue_objects import decode_objects
 from agent.model.pod import Pod
-from agent.queue_server import QueueServer, total_of
+from agent.queue_config import total_of
+from agent.queue_server import QueueServer
 from agent.queues.node_report import changes
 from agent.queues.node_report_format import encode_report
 from agent.serve.loop import ServingLoop

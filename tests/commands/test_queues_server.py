@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli import cli
-from agent.config_schema import QueuesSection
+from agent.config_schema_queues import QueuesSection
 from agent.queue_server import QueueServer
 from agent.serve.loop import ServingLoop
 

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from agent.config import load
-from agent.config_schema import Config, Section
+from agent.config_schema import Config
+from agent.config_schema_values import Section
 from tests.docs.pages import PAGES, ROOT, fenced, name
 
 TABLES = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")

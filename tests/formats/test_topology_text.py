@@ -10,7 +10,7 @@ import pytest
 from agent.formats.topology_text import WIDTH, render_text
 from agent.formats.topology_tree import Block, format_bytes, topology_blocks
 from agent.model.cpuset import CPUSet, union
-from agent.model.topology import Topology
+from agent.model.topology import CPULists, Hybrid, NodeKind, NUMANode, Topology
 from agent.node.topology import read_topology
 from tests.node.sysfs_machines import FIXTURES
 from tests.node.sysfs_tree import regular, write_tree
@@ -72,6 +72,70 @@ def test_cpus_of_no_node_are_shown_as_such(tmp_path: Path) -> None:
 def test_lines_of_cores_stay_within_the_width(tmp_path: Path) -> None:
     topology: Topology = read_topology(write_tree(tmp_path, regular(2, 1, 1, 64, 2, near_siblings=False)))
     assert max(len(line) for line in render_text(topology).splitlines()) <= WIDTH
+
+
+def lines_of(topology: Topology) -> list[str]:
+    return render_text(topology).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("hybrid", "line"),
+    [
+        pytest.param(Hybrid(pmu_groups=(("cpu_core", CPUSet.parse("0-3")),)), "hybrid: cpu_core 0-3", id="kinds (x86)"),
+        pytest.param(Hybrid(capacities=(446, 1024)), "hybrid: capacities 446, 1024", id="capacities (arm64)"),
+    ],
+)
+def test_cores_of_several_kinds_are_told_in_the_summary(hybrid: Hybrid, line: str, tmp_path: Path) -> None:
+    topology = read_topology(write_tree(tmp_path, regular()))
+    assert lines_of(replace(topology, hybrid=hybrid))[1] == line
+
+
+@pytest.mark.parametrize(
+    ("lists", "line"),
+    [
+        pytest.param({}, None, id="all that is there runs"),
+        pytest.param({"directories": "0-4"}, "CPUs online 0-3, offline 4", id="one is offline"),
+        pytest.param({"possible": "0-7"}, "CPUs online 0-3, possible 0-7", id="room for more"),
+        pytest.param({"present": "0-3", "possible": "0-3"}, None, id="lists that say the same"),
+    ],
+)
+def test_cpus_that_do_not_run_are_told_in_the_summary(lists: dict[str, str], line: str | None, tmp_path: Path) -> None:
+    topology = read_topology(write_tree(tmp_path, regular()))
+    online = {"online": "0-3", "directories": "0-3", **lists}
+    known = CPULists(**{name: CPUSet.parse(cpus) for name, cpus in online.items()})
+    assert lines_of(replace(topology, lists=known))[1] == (line or "")
+
+
+def test_a_machine_that_shows_no_caches_says_so(tmp_path: Path) -> None:
+    topology = read_topology(write_tree(tmp_path, regular()))
+    bare = replace(topology, llc=tuple(replace(cache, level=None, size_kib=None) for cache in topology.llc))
+    assert lines_of(bare)[0].endswith(", no cache shown")
+
+
+@pytest.mark.parametrize(
+    ("local", "line"),
+    [
+        ("0-1", "NUMA node 7: memory-only, 4 GiB, nearest CPUs 0-1"),
+        ("", "NUMA node 7: memory-only, 4 GiB"),
+    ],
+)
+def test_a_node_without_cpus_stands_below_the_tree_with_the_cpus_that_are_near(
+    local: str, line: str, tmp_path: Path
+) -> None:
+    topology = read_topology(write_tree(tmp_path, regular()))
+    far = NUMANode(7, NodeKind.MEMORY_ONLY, CPUSet(), 4 << 30, None, (), CPUSet.parse(local))
+    assert line in lines_of(replace(topology, numa=(*topology.numa, far)))
+
+
+def test_distances_are_a_table_where_there_are_any_and_something_to_compare(tmp_path: Path) -> None:
+    alone = read_topology(write_tree(tmp_path / "alone", regular()))
+    pair = read_topology(write_tree(tmp_path / "pair", regular(packages=2)))
+    untold = replace(pair, numa=tuple(replace(node, distances=None) for node in pair.numa))
+    assert [any(line.startswith("distances") for line in lines_of(each)) for each in (alone, pair, untold)] == [
+        False,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def memory_family(
     smallest, exact = table.fewest_nodes()
     by_rule = CapacityHints(loose, needs, smallest, exact=exact)
     others = {1 << node for node, state in machine.items() if state.assignments > 0 or barred}
-    others |= {state.cells for state in machine.values() if state.assignments > 0 and state.cells.bit_count() > 1}
+    others |= {state.cells for state in machine.values() if state.assignments > 0}
     others |= set(reusable) - {0}
     members = tuple(mask for mask in sorted(others) if table.fits(mask) and not by_rule.admits(mask))
     return replace(by_rule, others=members) if members or by_rule.is_open() else None
@@ -142,8 +142,6 @@ class _MemoryTable:
         if len(needs) == 1:
             return _fewest({node: needs[0].amounts.get(node, 0) for node in self._machine}, needs[0].at_least), True
         family = CapacityHints(node_mask(self._machine), needs, 0)
-        if not family.is_open():
-            return len(self._machine), True
         size, exact = narrowest_size(family)
         # nothing has fewer nodes than the bound: no hint is called preferred wrongly
         return (size, True) if exact else (least_size(family), False)

@@ -58,6 +58,15 @@ def test_with_align_by_socket_a_mask_is_preferred_that_spans_as_few_sockets_as_w
     assert shown(hints) == "1+ 2+ 3+ 01+ 02 03 12 13 23+ 012 013 023 123 0123"
 
 
+def test_with_align_by_socket_nodes_that_do_not_come_out_even_are_counted_per_socket_as_whole_ones() -> None:
+    """Five nodes in three sockets are one node per socket (kubelet: an integer division), so three nodes may span three sockets."""
+    topology = cpus_per_node(2, 2, 2, 2, 2, sockets=3)
+    hints = cpu_hints(topology, topology.all, CPUSet(), 5, align_by_socket=True)
+    assert isinstance(hints, CapacityHints)
+    assert hints.prefers(0b00111)
+    assert not hints.prefers(0b01111), "four nodes in two sockets"
+
+
 def test_a_request_that_no_cpus_are_free_for_is_impossible_not_without_preference() -> None:
     assert cpu_hints(cpus_per_node(2, 2), CPUSet(), CPUSet(), 1, align_by_socket=False) == ()
 
@@ -100,6 +109,12 @@ def test_a_request_that_no_cpus_are_free_for_is_impossible_not_without_preferenc
         pytest.param(
             [memory_node(0, 1), memory_node(1, 4, allocatable=1)], 2, "01+", id="nor does it make a node enough"
         ),
+        pytest.param(
+            [memory_node(0, 4), memory_node(1, 9, allocatable=16, assignments=1)],
+            8,
+            "1+",
+            id="what is allocatable on another node counts for nothing",
+        ),
         pytest.param([memory_node(0, 1), memory_node(1, 1)], 3, "", id="nowhere"),
     ],
 )
@@ -115,6 +130,24 @@ def test_every_memory_resource_has_the_hints_that_all_of_them_together_allow() -
         "memory": "1+ 01",
         "hugepages-2Mi": "1+ 01",
     }
+
+
+def test_preferred_is_what_has_room_for_all_memory_resources_together() -> None:
+    machine = {node: memory_node(node, 4, pages=2) for node in range(3)}
+    request = {"memory": GIB, "hugepages-2Mi": 3 * GIB}
+    family = memory_family(machine, request, {})
+    assert family is not None
+    assert family.exact
+    assert shown(family) == "01+ 02+ 12+ 012"
+
+
+@pytest.mark.parametrize("assignments", [0, 1])
+@pytest.mark.parametrize("others", [{}, {"memory": GIB}])
+def test_a_node_that_does_not_list_a_page_size_has_none_of_it(others: dict[str, int], assignments: int) -> None:
+    without = NUMANodeState(assignments, 0b10, {"memory": MemoryTable(4 * GIB, 0, 4 * GIB, 0, 4 * GIB)})
+    request = {**others, "hugepages-2Mi": GIB}
+    hints = memory_hints({0: memory_node(0, 4, pages=1), 1: without}, request, {})
+    assert shown(hints["hugepages-2Mi"]) == ("0+" if assignments else "0+ 01")
 
 
 def test_memory_of_finished_init_containers_counts_for_exactly_their_mask() -> None:

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from agent.model.numa import NodeMask
 from agent.policy import hint_intersections, hint_narrowest, hint_preferred, hint_search
-from agent.policy.hint_family import CapacityHints, Found, Hint, Need, Offer
+from agent.policy.hint_family import CapacityHints, Found, Hint, Need, Offer, ProviderHints
 from agent.policy.hint_search import CommonMasks, narrowest, narrowest_size
 from agent.policy.hint_tables import TableSearch, Universe, hint_table, intersections, numbers, table_of
 from agent.policy.node_packing import Budget, BudgetExhaustedError
 from agent.policy.numa_distances import NUMADistances, numa_distances
+from agent.policy.topology_manager import merge
+from agent.policy.topology_options import TopologyPolicy, TopologyPolicyName
 from tests.policy.hint_machines import distances, families, flat_distances, offers, socket_distances
 
 
@@ -225,6 +227,12 @@ def test_when_the_budget_ends_the_answer_says_so_and_is_still_an_intersection() 
     assert found.mask is not None
     # every node outside can be left out by one of them: together they hold at least what is in the mask
     assert any(isinstance(o.hints, CapacityHints) and o.hints.admits(everything(64)) for o in offers_)
+
+
+def test_the_merged_hint_says_that_the_budget_ended_although_nothing_can_be_preferred() -> None:
+    said: list[ProviderHints] = [{"r": offer.hints} for offer in awkward(64)]
+    policy = TopologyPolicy(TopologyPolicyName.BEST_EFFORT)
+    assert not merge(everything(64), {}, policy, [*said, {"impossible": ()}]).exact
 
 
 def test_within_twelve_nodes_nothing_is_left_unproven() -> None:

@@ -84,7 +84,9 @@ def merged(
     ],
 )
 def test_restricted(resources: list[str], expected: str) -> None:
-    assert shown(merged(RESTRICTED, *resources)) == expected
+    result = merged(RESTRICTED, *resources)
+    assert shown(result) == expected
+    assert result.exact
 
 
 def test_best_effort_makes_the_same_choice_and_admits_it() -> None:

@@ -59,7 +59,7 @@ def test_with_align_by_socket_a_mask_is_preferred_that_spans_as_few_sockets_as_w
 
 
 def test_with_align_by_socket_nodes_that_do_not_come_out_even_are_counted_per_socket_as_whole_ones() -> None:
-    """Five nodes in three sockets are one node per socket (kubelet: an integer division), so three nodes may span three sockets."""
+    """Five nodes in three sockets are one node per socket, an integer division in the kubelet: three nodes may span three."""
     topology = cpus_per_node(2, 2, 2, 2, 2, sockets=3)
     hints = cpu_hints(topology, topology.all, CPUSet(), 5, align_by_socket=True)
     assert isinstance(hints, CapacityHints)

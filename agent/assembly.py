@@ -64,7 +64,8 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
     rules = rules_of(read_machine(config), config)
     tally, board = Tally(), HealthBoard()
     with ExitStack() as stack:
-        parts = prepare(config, stack)
+        loop = stack.enter_context(ServingLoop())
+        parts = prepare(config, loop, stack)
         for oddity in oddities(loaded):
             say(_log, logging.WARNING, "configuration", oddity=oddity)
         sources = PodSources(parts.sources, board)
@@ -73,7 +74,6 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
         refuse_taken(access.path for access in sockets(config))
         listening = bound_http(config, stack)
         node = _node(store, rules, tally, board, parts.backend)
-        loop = stack.enter_context(ServingLoop())
         serving = Serving(config, loop, node.keeper, tally, board, lambda: daemon.look())  # noqa: PLW0108 - made below
         queues = _queue_server(config, loop, stack)
         announce = announcer(config, stack)

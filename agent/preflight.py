@@ -20,12 +20,14 @@ from agent.config_schema import Config
 from agent.errors import AgentError
 from agent.node.state_store import check_directory
 from agent.policy.feature_gates import known_gates
+from agent.serve.loop import ServingLoop
 from agent.serve.sockets import SocketFile
 from agent.server_config import http_tls, sockets
 from agent.source_config import access, apiserver_access
 from agent.source_config import sources as pod_sources
 
 if TYPE_CHECKING:
+    from agent.kube.pods_stream import EventLoop
     from agent.kube.source import Feed
 
 
@@ -37,12 +39,12 @@ class Parts:
     backend: Backend
 
 
-def prepare(config: Config, stack: ExitStack) -> Parts:
-    """Make the parts, each once, and do every other check. stack: closes what they hold open.
+def prepare(config: Config, loop: EventLoop, stack: ExitStack) -> Parts:
+    """Make the parts, each once, and do every other check. loop: for the sources. stack: closes what they hold open.
 
     Raises the first of `faults`, as it is.
     """
-    parts = Parts(pod_sources(config), assemble(config, stack))
+    parts = Parts(pod_sources(config, loop), assemble(config, stack))
     for check in _checks(config):
         check()
     return parts
@@ -50,8 +52,8 @@ def prepare(config: Config, stack: ExitStack) -> Parts:
 
 def faults(config: Config) -> Iterator[AgentError]:
     """Everything that the agent would not start with, one for each subject."""
-    with ExitStack() as stack:
-        for check in (lambda: pod_sources(config), lambda: assemble(config, stack), *_checks(config)):
+    with ServingLoop() as loop, ExitStack() as stack:
+        for check in (lambda: pod_sources(config, loop), lambda: assemble(config, stack), *_checks(config)):
             try:
                 check()
             except AgentError as error:

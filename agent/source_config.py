@@ -17,6 +17,7 @@ from agent.errors import AgentError
 
 if TYPE_CHECKING:
     from agent.kube.http_access import Access
+    from agent.kube.pods_stream import EventLoop
     from agent.kube.source import Feed
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where a pod finds its account's files
@@ -27,14 +28,17 @@ def node_name(config: Config, environment: Mapping[str, str] = os.environ) -> st
     return config.node.name or environment.get("NODE_NAME", "") or os.uname().nodename.strip().lower()
 
 
-def sources(config: Config, environment: Mapping[str, str] = os.environ) -> list[Feed]:
-    """The sources beside the manifests, the one that knows best first. Raises ConfigError, AccessConfigError."""
+def sources(config: Config, loop: EventLoop, environment: Mapping[str, str] = os.environ) -> list[Feed]:
+    """The sources beside the manifests, the one that knows best first. Raises ConfigError, AccessConfigError.
+
+    loop: runs when the first of them is started.
+    """
     found: list[Feed] = []
     pods, kubelet, apiserver = config.sources.pods, config.sources.kubelet, config.sources.apiserver
     if pods is not None:
         from agent.kube.pods_source import PodsAccess, PodsSource
 
-        found.append(PodsSource(PodsAccess(Path(pods.socket), pods.timeoutSeconds)).feed)
+        found.append(PodsSource(PodsAccess(Path(pods.socket), pods.timeoutSeconds), loop).feed)
     if kubelet is not None:
         from agent.kube.kubelet_source import KubeletSource
 

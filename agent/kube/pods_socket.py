@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
 import grpc
-import grpc.experimental
 
 from agent.kube.http_access import AccessError
 from agent.proto import pods_v1alpha1_pb2 as v1alpha1
@@ -56,23 +54,15 @@ def check_socket(path: Path) -> None:
         raise PodsError(f"{path}: not permitted, mode {stat.S_IMODE(found.st_mode):04o}", hint="run pinfold as root")
 
 
-def pods_channel(path: Path, max_bytes: int = MAX_POD_BYTES) -> grpc.Channel:
-    """A channel of its own, to whoever listens now. max_bytes: of one message."""
-    return grpc.insecure_channel(
-        f"unix:{quote(str(path))}",
-        options=[
-            ("grpc.max_receive_message_length", max_bytes),
-            ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
-            (
-                "grpc.http2.ping_timeout_ms",
-                PING_TIMEOUT_SECONDS * 1000,
-            ),  # else a minute, whatever the keepalive's time-out
-            ("grpc.http2.max_pings_without_data", 0),  # no bound: a quiet stream is what they are for
-            ("grpc.use_local_subchannel_pool", 1),  # else it shares the waits of an earlier one that failed
-            # Else a stream has a thread of its own, and that and its reader wake up 15 times a second to look at each other.
-            (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
-        ],
-    )
+def channel_options(max_bytes: int = MAX_POD_BYTES) -> list[tuple[str, int]]:
+    """Of a channel of its own, to whoever listens now. max_bytes: of one message."""
+    return [
+        ("grpc.max_receive_message_length", max_bytes),
+        ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
+        ("grpc.http2.ping_timeout_ms", PING_TIMEOUT_SECONDS * 1000),  # else a minute, whatever the keepalive's time-out
+        ("grpc.http2.max_pings_without_data", 0),  # no bound: a quiet stream is what they are for
+        ("grpc.use_local_subchannel_pool", 1),  # else it shares the waits of an earlier one that failed
+    ]
 
 
 def call_error(path: Path, error: grpc.RpcError) -> PodsError:
@@ -84,7 +74,7 @@ def call_error(path: Path, error: grpc.RpcError) -> PodsError:
 def probe(path: Path, timeout_seconds: float) -> int:
     """Ask once, for `pinfold doctor`: how many pods there are. Raises PodsError."""
     check_socket(path)
-    with closing(pods_channel(path, MAX_LIST_BYTES)) as channel:
+    with grpc.insecure_channel(f"unix:{quote(str(path))}", options=channel_options(MAX_LIST_BYTES)) as channel:
         try:
             return len(PodsStub(channel).ListPods(v1alpha1.ListPodsRequest(), timeout=timeout_seconds).pods)
         except grpc.RpcError as error:

@@ -7,9 +7,7 @@ Source: pkg/kubelet/apis/pods/server.go of 1.36.
 
 from __future__ import annotations
 
-import threading
 import time
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +17,10 @@ from agent.errors import AgentError
 from agent.formats.pod_messages import PodMessageError, decode_pod_message
 from agent.formats.pods import JSONObject, describe
 from agent.kube.node_pods import MAX_PODS, NodePods, uid_of
-from agent.kube.pods_socket import PodsError, call_error, check_socket, pods_channel
+from agent.kube.pods_socket import PodsError, call_error, check_socket
+from agent.kube.pods_stream import EventLoop, PodsStream
 from agent.kube.source import Feed
 from agent.proto import pods_v1alpha1_pb2 as v1alpha1
-from agent.proto.pods_v1alpha1_pb2_grpc import PodsStub
 
 NAME = "pods"
 
@@ -36,56 +34,48 @@ class PodsAccess:
 
 
 class PodsSource:
-    """The pods of the kubelet behind one socket."""
+    """The pods of the kubelet behind one socket. loop: keeps the stream."""
 
-    def __init__(self, access: PodsAccess) -> None:
+    def __init__(self, access: PodsAccess, loop: EventLoop) -> None:
         self._access = access
+        self._loop = loop
         self._pods = NodePods(NAME)
-        self._stream: grpc.CallIterator[v1alpha1.WatchPodsEvent] | None = None
+        self._stream: PodsStream | None = None
         self.feed = Feed(NAME, self._follow, self._wake)
 
     def _wake(self) -> None:
         stream = self._stream
         if stream is not None:
-            stream.cancel()  # type: ignore[no-untyped-call] # grpc-stubs leave it out
+            stream.cancel()
 
     def _follow(self) -> float:
         """One stream, to its end, which is an error always: the kubelet has no reason to end it. Raises PodsError."""
         path = self._access.path
         check_socket(path)
-        with closing(pods_channel(path)) as channel:  # a new one: the socket may be that of a new kubelet
-            stub = PodsStub(channel)
+        with PodsStream(self._loop, path) as stream:  # a new one: the socket may be that of a new kubelet
+            self._stream = stream
             try:
-                stream = self._stream = stub.WatchPods(v1alpha1.WatchPodsRequest())
                 self._read_list(stream)
                 with self.feed.standing():
-                    for event in stream:
-                        self._take(event, stub)
+                    while (event := stream.next()) is not None:
+                        self._take(event, stream)
             except grpc.RpcError as error:
                 raise call_error(path, error) from error
         raise PodsError(f"{path}: the kubelet has ended the stream of pods", hint="it is begun again with a whole list")
 
-    def _read_list(self, stream: grpc.CallIterator[v1alpha1.WatchPodsEvent]) -> None:
+    def _read_list(self, stream: PodsStream) -> None:
         """Everything up to INITIAL_SYNC_COMPLETE, within the time that it may take."""
         listed: dict[str, JSONObject] = {}
         unreadable: list[AgentError] = []
-        late = threading.Timer(self._access.timeout_seconds, stream.cancel)
-        late.daemon = True
-        late.start()
+        end = time.monotonic() + self._access.timeout_seconds
         try:
-            for event in stream:
-                if event.type == v1alpha1.INITIAL_SYNC_COMPLETE:
-                    break
+            while (event := stream.next(end)) is not None and event.type != v1alpha1.INITIAL_SYNC_COMPLETE:
                 self._stage(event, listed, unreadable)
-            else:
-                raise PodsError(f"{self._access.path}: the stream ended before the list of pods was whole")
-        except grpc.RpcError as error:
-            if error.code() is not grpc.StatusCode.CANCELLED:
-                raise
+        except TimeoutError as error:
             seconds = f"{self._access.timeout_seconds:g} s"
             raise PodsError(f"{self._access.path}: no whole list of pods within {seconds}") from error
-        finally:
-            late.cancel()
+        if event is None:
+            raise PodsError(f"{self._access.path}: the stream ended before the list of pods was whole")
         self._pods.replace(list(listed.values()), unreadable)
         self._publish()
 
@@ -104,7 +94,7 @@ class PodsSource:
         if len(listed) + len(unreadable) > MAX_PODS:
             raise PodsError(f"{self._access.path}: more than {MAX_PODS} pods on one node")
 
-    def _take(self, event: v1alpha1.WatchPodsEvent, stub: PodsStub) -> None:
+    def _take(self, event: v1alpha1.WatchPodsEvent, stream: PodsStream) -> None:
         """A change after the list. Repetitions change nothing, and what cannot be read ends no pod."""
         if event.type == v1alpha1.INITIAL_SYNC_COMPLETE:
             return
@@ -117,7 +107,7 @@ class PodsSource:
         uid = uid_of(obj)
         if event.type == v1alpha1.DELETED:
             self._pods.drop(uid)
-        elif event.type == v1alpha1.ADDED or uid in self._pods or self._is_here(uid, stub):
+        elif event.type == v1alpha1.ADDED or uid in self._pods or self._is_here(uid, stream):
             self._pods.put(obj)
         self._publish()
 
@@ -130,10 +120,10 @@ class PodsSource:
             raise PodMessageError(f"pod {describe(obj)}: an event about a pod without uid")
         return obj
 
-    def _is_here(self, uid: str, stub: PodsStub) -> bool:
+    def _is_here(self, uid: str, stream: PodsStream) -> bool:
         """Whether the kubelet has a pod of which a change came before it was added, or after it was deleted."""
         try:
-            stub.GetPod(v1alpha1.GetPodRequest(podUID=uid), timeout=self._access.timeout_seconds)
+            stream.get(uid, self._access.timeout_seconds)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
                 return False

@@ -6,6 +6,9 @@ sysfs afterwards: an event only says that it is time to look.
 
 from __future__ import annotations
 
+import math
+import os
+import select
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +21,6 @@ from agent.errors import AgentError
 SUBSYSTEMS = ("cpu", "memory", "node")
 SETTLED_SECONDS = 0.2  # a memory card or a core comes as a burst of events
 LONGEST_SECONDS = 2.0
-_WAKE_SECONDS = 1.0  # how long `stop` may have to wait
 
 
 class HotplugError(AgentError):
@@ -30,8 +32,17 @@ class HotplugError(AgentError):
 class Events(Protocol):
     """Where events come from."""
 
-    def next(self, timeout_seconds: float) -> str | None:
-        """The next event in words ("offline cpu1"), None where there was none in that time. Raises OSError for lost ones."""
+    def next(self, timeout_seconds: float | None) -> str | None:
+        """The next event in words ("offline cpu1"), None where there was none in that time, or `wake` was called.
+
+        timeout_seconds: None for no end. Raises OSError for lost events.
+        """
+
+    def wake(self) -> None:
+        """Have `next` return from now on. From any thread."""
+
+    def close(self) -> None:
+        """The last call."""
 
 
 class KernelEvents:
@@ -45,10 +56,23 @@ class KernelEvents:
             self._monitor.start()
         except (OSError, ImportError) as error:
             raise HotplugError(f"no kernel events here: {error}") from error
+        self._woken = os.eventfd(0)
+        self._poll = select.poll()
+        self._poll.register(self._monitor.fileno(), select.POLLIN)
+        self._poll.register(self._woken, select.POLLIN)
 
-    def next(self, timeout_seconds: float) -> str | None:
-        device = self._monitor.poll(timeout_seconds)
+    def next(self, timeout_seconds: float | None) -> str | None:
+        ready = self._poll.poll(None if timeout_seconds is None else math.ceil(timeout_seconds * 1000))
+        if not ready or any(found == self._woken for found, _ in ready):
+            return None
+        device = self._monitor.poll(0)
         return None if device is None else f"{device.action} {device.sys_name}"
+
+    def wake(self) -> None:
+        os.eventfd_write(self._woken, 1)  # never read: every later poll returns at once
+
+    def close(self) -> None:
+        os.close(self._woken)
 
 
 class Hotplug:
@@ -65,11 +89,13 @@ class Hotplug:
 
     def stop(self) -> None:
         self._stopping.set()
+        self._events.wake()
         self._thread.join()
+        self._events.close()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            first = self._next(_WAKE_SECONDS)
+            first = self._next(None)
             if first is None:
                 continue
             seen = [first]
@@ -78,7 +104,7 @@ class Hotplug:
                 seen.append(event)
             self._changed(_in_words(seen))
 
-    def _next(self, timeout_seconds: float) -> str | None:
+    def _next(self, timeout_seconds: float | None) -> str | None:
         try:
             return self._events.next(timeout_seconds)
         except OSError:  # ENOBUFS: more came than the socket holds

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from agent.kube.pods_socket import MAX_POD_BYTES, PodsError, probe
 from agent.kube.pods_source import PodsAccess, PodsSource
 from agent.kube.source import Feed
 from agent.proto import pods_v1alpha1_pb2 as v1alpha1
+from agent.serve.loop import ServingLoop
 from tests.kube.pods_service import (
     SYNCED,
     Event,
@@ -41,6 +43,7 @@ from tests.kube.pods_service import (
 )
 from tests.kube.servers import pod, pod_list, served, wait_until
 from tests.shared import SHARED
+from tests.threads import woken
 
 A, B, C = pod("a", 1, "2"), pod("b", 2), pod("c", 3)
 CUT = grpc.StatusCode.UNAVAILABLE
@@ -48,12 +51,13 @@ CUT = grpc.StatusCode.UNAVAILABLE
 
 @contextmanager
 def watching(path: Path, timeout: float = 10.0) -> Iterator[Feed]:
-    feed = PodsSource(PodsAccess(path, timeout)).feed
-    feed.start(lambda: None)
-    try:
-        yield feed
-    finally:
-        feed.stop()
+    with ServingLoop() as loop:
+        feed = PodsSource(PodsAccess(path, timeout), loop).feed
+        feed.start(lambda: None)
+        try:
+            yield feed
+        finally:
+            feed.stop()
 
 
 @contextmanager
@@ -305,6 +309,23 @@ def test_while_the_stream_stands_a_quiet_kubelet_is_there(tmp_path: Path) -> Non
         assert before.heard + 0.1 < lost.heard  # its age counts from the end of the stream, not from the last event
         until_fault(feed, "gone")
         assert feed.view().heard == lost.heard
+
+
+def test_between_events_no_thread_of_ours_wakes(tmp_path: Path) -> None:
+    kubelet = kubelet_of(A)
+    with followed(tmp_path, kubelet) as feed:
+        until_names(feed, "a")
+        assert (woken("source-pods", 0.7), woken("serving", 0.7)) == (0, 0)
+        kubelet.add(B)
+        until_names(feed, "a", "b")
+
+
+def test_a_source_that_waits_for_its_list_can_be_ended(tmp_path: Path) -> None:
+    kubelet = Kubelet(tells(added(A)))
+    with followed(tmp_path, kubelet, timeout=3600.0) as feed:
+        wait_until(lambda: kubelet.watched == 1)
+        feed.stop()
+        assert "source-pods" not in {thread.name for thread in threading.enumerate()}
 
 
 STANDS_STILL = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,22 +11,29 @@ from pathlib import Path
 import pytest
 
 from agent.node.hotplug import Hotplug, HotplugError, KernelEvents
+from tests.threads import woken
 
 
 class Injected:
-    """Events that the test makes up; an exception is raised."""
+    """Events that the test makes up; an exception is raised, None is the end."""
 
     def __init__(self) -> None:
-        self.queue: queue.SimpleQueue[str | OSError] = queue.SimpleQueue()
+        self.queue: queue.SimpleQueue[str | OSError | None] = queue.SimpleQueue()
 
-    def next(self, timeout_seconds: float) -> str | None:
+    def next(self, timeout_seconds: float | None) -> str | None:
         try:
-            event = self.queue.get(timeout=min(timeout_seconds, 0.1))
+            event = self.queue.get(timeout=timeout_seconds)
         except queue.Empty:
             return None
         if isinstance(event, OSError):
             raise event
         return event
+
+    def wake(self) -> None:
+        self.queue.put(None)
+
+    def close(self) -> None:
+        assert self.queue.empty()
 
 
 @contextmanager
@@ -58,6 +66,17 @@ def test_lost_events_are_a_reason_to_look() -> None:
     events.queue.put(OSError(105, "No buffer space available"))
     with watched(events) as told:
         assert told.get(timeout=10) == "events were lost"
+
+
+@pytest.mark.real
+def test_between_events_the_thread_sleeps_and_can_be_ended() -> None:
+    try:
+        events = KernelEvents()
+    except HotplugError as error:
+        pytest.skip(str(error))
+    with watched(events):
+        assert woken("hotplug", 1.5) == 0
+    assert "hotplug" not in {thread.name for thread in threading.enumerate()}
 
 
 @pytest.mark.real

@@ -61,7 +61,8 @@ def _containers(hierarchy: Hierarchy, parent: PurePosixPath, grants: Grants, cou
             key = ContainerCgroup(f"pod-{number}", "main")
             pod, container = (intent(each, grants, {}, Rules()).settings for each in (PodCgroup(key.pod), key))
             groups.prepare(key, pod, container)
-            hierarchy.attach(groups.group(key), pid)
+            for directory in hierarchy.directories(groups.group(key)):
+                (directory / "cgroup.procs").write_text(str(pid))
         yield groups
     finally:
         for pid in pids:

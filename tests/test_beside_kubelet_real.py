@@ -20,7 +20,7 @@ from agent.node.cgroup import Hierarchy
 from agent.policy.cgroup_names import Driver, pod_cgroup, qos_cgroup
 from tests.agents import PATIENCE_SECONDS, Agent, affinity, running
 from tests.kube.servers import Answer, Asked, HTTPPart, pod, pod_list, served
-from tests.node.cgroup_parent import need_cpus, real_parent
+from tests.node.cgroup_parent import join, need_cpus, real_parent
 from tests.runtime_names import Runtime, container_leaf
 
 pytestmark = pytest.mark.real
@@ -50,7 +50,7 @@ class FakeKubelet:
         group = group / container_leaf(Driver.CGROUPFS, Runtime.CONTAINERD, made)
         self.hierarchy.create(group)
         process = self.processes[name] = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL)
-        self.hierarchy.attach(group, process.pid)
+        join(self.hierarchy, group, process.pid)
         status = {"name": "main", "containerID": f"containerd://{made}", "state": {"running": {}}}
         self.pods[name] = pod(name, len(self.pods) + 1, cpu, status={"containerStatuses": [status]})
         return process.pid

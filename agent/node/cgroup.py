@@ -57,9 +57,6 @@ class Hierarchy(Protocol):
     def inherit(self, group: PurePosixPath) -> None:
         """Give the group all CPUs and memory nodes of its parent, after hotplug for one."""
 
-    def attach(self, group: PurePosixPath, pid: int) -> None:
-        """Move a process, with all its threads, into the group."""
-
     def processes(self, group: PurePosixPath) -> tuple[int, ...]:
         """The processes in the group and in groups below it, ascending."""
 

@@ -49,12 +49,6 @@ class CgroupGoneError(CgroupError):
     hint = "nothing to do: the container has ended"
 
 
-class TaskGoneError(CgroupError):
-    """The process to be moved has ended."""
-
-    hint = "nothing to do: the process has ended"
-
-
 class OutsideParentError(CgroupError):
     """The set is wider than the parent cgroup allows."""
 
@@ -117,7 +111,6 @@ _Meaning = tuple[type[CgroupError], str, str | None]
 _MEANINGS: dict[tuple[int, Action | None, int], _Meaning] = {
     (0, None, errno.ENOENT): (CgroupGoneError, "the cgroup is gone", None),
     (0, None, errno.ENODEV): (CgroupGoneError, "the cgroup is gone", None),
-    (0, Action.ATTACH, errno.ESRCH): (TaskGoneError, "the process is gone", None),
     (0, None, errno.EPERM): (CgroupPermissionError, "not permitted", None),
     (0, None, errno.EACCES): (CgroupPermissionError, "not permitted", None),
     (0, None, errno.EROFS): (CgroupPermissionError, "the cgroup file system is mounted read-only", None),

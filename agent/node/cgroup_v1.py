@@ -110,10 +110,6 @@ class CgroupV1:
         cpus, mems = self.bounds(group.parent)
         self.write(group, Settings(cpus=cpus, mems=mems))
 
-    def attach(self, group: PurePosixPath, pid: int) -> None:
-        for controller in self._mounts:
-            self._write(controller, group, "cgroup.procs", str(pid), Action.ATTACH)
-
     def processes(self, group: PurePosixPath) -> tuple[int, ...]:
         found: set[int] = set()
         for path in subgroups(self._dir("cpuset", group), self._files):

@@ -118,9 +118,6 @@ class CgroupV2:
             if self._read(group, name):
                 self._write(group, name, "\n", action)  # the empty set is v2's word for "the parent's"
 
-    def attach(self, group: PurePosixPath, pid: int) -> None:
-        self._write(group, "cgroup.procs", str(pid), Action.ATTACH)
-
     def processes(self, group: PurePosixPath) -> tuple[int, ...]:
         found: set[int] = set()
         for path in subgroups(self._dir(group), self._files):

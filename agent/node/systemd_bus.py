@@ -92,22 +92,17 @@ class SystemdBus:
 
     def version(self) -> int:
         """252 for "252 (252.30-1~deb12u2)"; 0 where it says no number. Raises SystemdError."""
-        found = re.match(r"\d+", str(self._property("the manager", _PATH, _MANAGER, "Version")))
+        found = re.match(r"\d+", self._property("Version"))
         return int(found[0]) if found else 0
 
     def control_group(self) -> str:
         """Where in the cgroup hierarchy its units begin: "" for the top. Raises SystemdError."""
-        return str(self._property("the manager", _PATH, _MANAGER, "ControlGroup")).rstrip("/")
-
-    def unit_property(self, unit: str, name: str) -> Any:
-        """One property of a slice or scope. Raises SystemdError."""
-        kind = unit.rpartition(".")[2].capitalize()
-        return self._property(unit, f"{_PATH}/unit/{_label(unit)}", f"{_NAME}.{kind}", name)
+        return self._property("ControlGroup").rstrip("/")
 
     def set_properties(self, unit: str, properties: Sequence[Property]) -> None:
         """In force at once, and until the next boot or the unit's end. Raises SystemdError."""
         body = (unit, True, list(properties))
-        self._call(unit, _PATH, _MANAGER, "SetUnitProperties", "sba(sv)", body)
+        self._call(unit, _MANAGER, "SetUnitProperties", "sba(sv)", body)
 
     def start_slice(self, unit: str, description: str, properties: Iterable[Property]) -> None:
         """Ask for a transient slice with these properties; its cgroup is there a moment later. Raises SystemdError."""
@@ -129,20 +124,21 @@ class SystemdBus:
 
     def stop(self, unit: str) -> None:
         """Ask for the end of a unit and of everything in it. Raises SystemdError."""
-        self._call(unit, _PATH, _MANAGER, "StopUnit", "ss", (unit, "replace"))
+        self._call(unit, _MANAGER, "StopUnit", "ss", (unit, "replace"))
 
     def _start(self, unit: str, properties: Sequence[Any]) -> None:
-        self._call(unit, _PATH, _MANAGER, "StartTransientUnit", "ssa(sv)a(sa(sv))", (unit, "fail", properties, []))
+        self._call(unit, _MANAGER, "StartTransientUnit", "ssa(sv)a(sa(sv))", (unit, "fail", properties, []))
 
-    def _property(self, subject: str, path: str, interface: str, name: str) -> Any:
-        (_, value), *_ = self._call(subject, path, _PROPERTIES, "Get", "ss", (interface, name))
-        return value
+    def _property(self, name: str) -> str:
+        """One of the manager's own."""
+        (_, value), *_ = self._call("the manager", _PROPERTIES, "Get", "ss", (_MANAGER, name))
+        return str(value)
 
-    def _call(self, subject: str, path: str, interface: str, member: str, signature: str, body: tuple[Any, ...]) -> Any:
+    def _call(self, subject: str, interface: str, member: str, signature: str, body: tuple[Any, ...]) -> Any:
         now = self._clock()
         if self._quiet is not None and now < self._quiet[0]:
             raise SystemdSilentError(subject, f"systemd is not asked to {member} yet: {self._quiet[1]}")
-        address = DBusAddress(path, bus_name=_NAME, interface=interface)
+        address = DBusAddress(_PATH, bus_name=_NAME, interface=interface)
         try:
             reply = self._exchange(new_method_call(address, member, signature, body), now + self._timeout)
         except (OSError, AuthenticationError) as error:
@@ -208,11 +204,3 @@ def _next(parser: Parser) -> Message | None:
         return parser.get_next_message()
     except (LookupError, ValueError, TypeError, struct.error) as error:  # what the library makes of them
         raise ConnectionError(f"the answer is no D-Bus: {error!r}") from error
-
-
-def _label(unit: str) -> str:
-    """A unit's name as part of an object path: all but letters and digits, and a digit in front, as _ and two hex digits."""
-    return "".join(
-        each if each.isascii() and (each.isalpha() or (each.isdigit() and at > 0)) else f"_{ord(each):02x}"
-        for at, each in enumerate(unit)
-    )

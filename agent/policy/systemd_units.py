@@ -68,11 +68,6 @@ def id_bytes(ids: CPUSet) -> bytes:
     return ids.mask.to_bytes((ids.mask.bit_length() + 7) // 8, "little")
 
 
-def ids_of(array: bytes) -> CPUSet:
-    """The other way; empty where the property is not set."""
-    return CPUSet(int.from_bytes(array, "little"))
-
-
 def _quota_per_second(quota_us: int) -> int:
     if quota_us == NO_LIMIT:
         return _INFINITY

@@ -48,6 +48,12 @@ def remove_with_tasks(hierarchy: Hierarchy, group: PurePosixPath) -> None:
     raise AssertionError(f"{group} cannot be removed: {hierarchy.processes(group)} do not die")
 
 
+def join(hierarchy: Hierarchy, group: PurePosixPath, pid: int) -> None:
+    """Move a process into a group, as whoever starts containers does."""
+    for directory in hierarchy.directories(group):
+        (directory / "cgroup.procs").write_text(str(pid))
+
+
 def need_cpus(count: int, hierarchy: Hierarchy) -> CPUSet:
     """The CPUs that groups can have here; skips where there are fewer than `count`."""
     cpus, _ = hierarchy.bounds(PurePosixPath())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from agent.model.cpuset import CPUListError, CPUSet
 
@@ -149,6 +149,11 @@ class ScriptedV2:
         for procs in self.root.rglob("cgroup.procs"):
             self._put(procs, "\n".join(line for line in self.read(procs).split() if line != str(pid)))
         self._put(path, "\n".join([*self.read(path).split(), str(pid)]))
+
+    def run(self, group: PurePosixPath, pid: int) -> None:
+        """A process begins in the group."""
+        self.alive.add(pid)
+        self.write(self.root / group / "cgroup.procs", str(pid))
 
     def end(self, pid: int) -> None:
         """The process ends."""

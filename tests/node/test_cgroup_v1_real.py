@@ -18,14 +18,13 @@ from agent.node.cgroup_errors import (
     OutOfRangeError,
     OutsideParentError,
     RefusedSettingError,
-    TaskGoneError,
 )
+from agent.node.exec_process import run_in_cgroups
 from agent.node.tasks import affinity
 from agent.policy.cgroup_settings import NO_LIMIT, Settings
-from tests.node.cgroup_parent import need_cpus, real_parent, sleeper
+from tests.node.cgroup_parent import join, need_cpus, real_parent, sleeper
 
 pytestmark = pytest.mark.real
-NO_PID = 4_194_304  # the kernel's largest pid_max, never a pid
 
 
 @pytest.fixture
@@ -50,7 +49,7 @@ def test_a_new_group_has_its_parents_cpus_and_takes_tasks_at_once(corner: tuple[
     hierarchy.create(parent / "a" / "b")
     assert hierarchy.bounds(parent / "a" / "b") == hierarchy.bounds(parent)
     with sleeper() as pid:
-        hierarchy.attach(parent / "a" / "b", pid)
+        join(hierarchy, parent / "a" / "b", pid)
         assert hierarchy.processes(parent / "a" / "b") == (pid,)
         assert hierarchy.processes(parent) == (pid,)
 
@@ -95,8 +94,8 @@ def test_a_memory_bound_is_read_back_and_lifted() -> None:
 def test_a_task_before_cpus_are_set_is_refused(corner: tuple[Hierarchy, PurePosixPath]) -> None:
     hierarchy, parent = corner
     cpuset_dir(hierarchy, parent).joinpath("empty").mkdir()
-    with sleeper() as pid, pytest.raises(EmptySetError, match="no CPUs or no memory nodes") as caught:
-        hierarchy.attach(parent / "empty", pid)
+    with pytest.raises(EmptySetError, match="no CPUs or no memory nodes") as caught:
+        run_in_cgroups(lambda _: hierarchy.directories(parent / "empty"), ["true"])
     assert caught.value.errno == errno.ENOSPC
     assert "set cpuset.cpus" in caught.value.hint
 
@@ -137,7 +136,7 @@ def test_a_parent_shrinks_with_all_that_is_inside(corner: tuple[Hierarchy, PureP
     hierarchy.create(parent / "a" / "other")
     hierarchy.write(parent / "a" / "other", Settings(cpus=CPUSet.of([second])))
     with sleeper() as pid:
-        hierarchy.attach(parent / "a" / "b" / "c", pid)
+        join(hierarchy, parent / "a" / "b" / "c", pid)
         hierarchy.write(parent / "a", Settings(cpus=CPUSet.of([first])))
         assert affinity(pid) == CPUSet.of([first])
     inside = ("a", "a/b", "a/b/c", "a/other")
@@ -152,12 +151,8 @@ def test_an_empty_set_never_reaches_the_kernel(corner: tuple[Hierarchy, PurePosi
     assert hierarchy.observe(parent) == before
 
 
-def test_a_process_that_is_gone_and_a_group_that_is_gone_are_told_apart(
-    corner: tuple[Hierarchy, PurePosixPath],
-) -> None:
+def test_a_group_that_is_gone_is_named(corner: tuple[Hierarchy, PurePosixPath]) -> None:
     hierarchy, parent = corner
-    with pytest.raises(TaskGoneError):
-        hierarchy.attach(parent, NO_PID)
     for action in (
         lambda: hierarchy.write(parent / "gone", Settings(cpus=CPUSet.of([0]))),
         lambda: hierarchy.observe(parent / "gone"),
@@ -173,7 +168,7 @@ def test_a_group_with_a_task_stays_and_an_empty_tree_goes(corner: tuple[Hierarch
     hierarchy, parent = corner
     hierarchy.create(parent / "a" / "b")
     with sleeper() as pid:
-        hierarchy.attach(parent / "a" / "b", pid)
+        join(hierarchy, parent / "a" / "b", pid)
         with pytest.raises(CgroupBusyError, match="still inside"):
             hierarchy.remove(parent / "a")
         assert hierarchy.processes(parent / "a") == (pid,)

@@ -10,6 +10,7 @@ import pytest
 from agent.model.cpuset import CPUSet
 from agent.node.cgroup import Hierarchy, detect
 from agent.node.cgroup_errors import (
+    Action,
     CgroupBusyError,
     CgroupError,
     CgroupGoneError,
@@ -19,7 +20,7 @@ from agent.node.cgroup_errors import (
     NotEffectiveError,
     OutOfRangeError,
     RefusedSettingError,
-    TaskGoneError,
+    explain,
 )
 from agent.policy.cgroup_settings import NO_LIMIT, Observed, Settings
 from tests.node.scripted_cgroup2 import ScriptedV2
@@ -132,20 +133,17 @@ def test_an_empty_set_never_reaches_the_kernel(kernel: ScriptedV2, hierarchy: Hi
 
 
 def test_processes_live_in_leaves(kernel: ScriptedV2, hierarchy: Hierarchy) -> None:
-    kernel.alive = {41, 42}
-    hierarchy.attach(GROUP, 42)
+    kernel.run(GROUP, 42)
     assert hierarchy.processes(POD) == hierarchy.processes(GROUP) == (42,)
-    with pytest.raises(CgroupBusyError, match="controllers enabled"):
-        hierarchy.attach(POD, 41)
-    with pytest.raises(TaskGoneError):
-        hierarchy.attach(GROUP, 43)
+    with pytest.raises(OSError, match="busy") as refused:
+        kernel.run(POD, 41)
+    assert "controllers enabled" in str(explain(2, Action.ATTACH, "pinfold/u", refused.value))
     with pytest.raises(CgroupBusyError, match="wants them in leaves"):
         hierarchy.create(GROUP / "inner")
 
 
 def test_a_group_with_a_task_stays_and_an_empty_tree_goes(kernel: ScriptedV2, hierarchy: Hierarchy) -> None:
-    kernel.alive = {42}
-    hierarchy.attach(GROUP, 42)
+    kernel.run(GROUP, 42)
     with pytest.raises(CgroupBusyError, match="still inside"):
         hierarchy.remove(POD)
     kernel.end(42)

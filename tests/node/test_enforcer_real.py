@@ -23,7 +23,7 @@ from agent.policy.cgroup_intents import Rules, intent
 from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, Driver, PodCgroup, QOSCgroup, pod_cgroup
 from agent.policy.cgroup_settings import Settings
 from agent.policy.pins import pins
-from tests.node.cgroup_parent import need_cpus, real_parent, sleeper
+from tests.node.cgroup_parent import join, need_cpus, real_parent, sleeper
 
 pytestmark = pytest.mark.real
 PROC = Path("/proc")
@@ -62,7 +62,7 @@ class Corner:
         pod, container = (intent(each, grants, {}, Rules()).settings for each in (PodCgroup(key.pod), key))
         self.groups.prepare(key, pod, container)
         with sleeper() as pid:
-            self.hierarchy.attach(self.groups.group(key), pid)
+            join(self.hierarchy, self.groups.group(key), pid)
             yield pid
 
 
@@ -134,7 +134,7 @@ def test_a_set_changed_behind_our_back_is_drift_and_is_mended(corner: Corner) ->
 def test_a_container_that_starts_between_decision_and_look_starts_outside_exclusive_cpus(corner: Corner) -> None:
     corner.groups.prepare(WEB, Settings(cpus=corner.rest), Settings())
     with sleeper() as pid:
-        corner.hierarchy.attach(corner.groups.group(WEB), pid)
+        join(corner.hierarchy, corner.groups.group(WEB), pid)
         assert allowed(pid) == [str(corner.rest)]
 
 
@@ -175,7 +175,7 @@ def test_a_kubelets_cgroups_are_narrowed_with_their_pause_containers(corner: Cor
     find, burstable = kubepods(corner)
     enforcer = CgroupEnforcer(corner.hierarchy, find, time.monotonic)
     with sleeper() as pause:
-        corner.hierarchy.attach(burstable / ("e" * 64), pause)
+        join(corner.hierarchy, burstable / ("e" * 64), pause)
         applied = enforcer.apply(pins(corner.granted, {}, enforcer.observe().groups, Rules()))
         assert applied.failed == {}
         assert allowed(pause) == [str(corner.rest)]

@@ -185,8 +185,7 @@ def test_exec_groups_are_alive_while_they_hold_processes(
     prepare(groups, WEB, SHARED)
     prepare(groups, JOB, SHARED)
     assert not groups.alive(WEB)
-    kernel.alive = {42}
-    hierarchy.attach(groups.group(WEB), 42)
+    kernel.run(groups.group(WEB), 42)
     assert groups.alive(WEB)
     assert groups.processes(WEB) == (42,)
     assert groups.running("s") == ("web",)

@@ -118,16 +118,6 @@ def test_whatever_goes_wrong_with_the_connection_is_an_error_of_the_unit(manager
         bus.stop(SLICE)
 
 
-def test_a_property_is_read_from_the_object_of_the_unit(manager: ScriptedManager) -> None:
-    def act(member: str, body: tuple[Any, ...]) -> Answer:
-        assert body == ("org.freedesktop.systemd1.Slice", "AllowedCPUs")
-        return "v", (("ay", b"\x05"),)
-
-    manager.act = act
-    with manager.listening():
-        assert bytes(SystemdBus(manager.root).unit_property(SLICE, "AllowedCPUs")) == b"\x05"
-
-
 def versioned(version: str, top: str = "") -> Any:
     def act(member: str, body: tuple[Any, ...]) -> Answer:
         return "v", (("s", version if body[1] == "Version" else top),)

@@ -21,7 +21,6 @@ from agent.node.tasks import Process, TaskError
 from agent.node.unit_writer import UnitWriter
 from agent.policy.cgroup_names import ContainerCgroup, PodCgroup
 from agent.policy.cgroup_settings import Settings
-from agent.policy.systemd_units import ids_of
 from tests.node.scripted_cgroup2 import ScriptedV2
 from tests.node.scripted_manager import Answer, RefusalError, ScriptedManager
 
@@ -65,13 +64,12 @@ class Corner:
         self.hierarchy.create(inside / unit)
         self.tell(inside / unit, said)
         for pid in said.get("PIDs", ("au", ()))[1]:
-            self.kernel.alive.add(pid)
-            self.hierarchy.attach(inside / unit, pid)
+            self.kernel.run(inside / unit, pid)
 
     def tell(self, group: PurePosixPath, said: dict[str, Any]) -> None:
         for name, file in (("AllowedCPUs", "cpuset.cpus"), ("AllowedMemoryNodes", "cpuset.mems")):
             if name in said and name not in self.lost:
-                self.kernel.write(self.kernel.root / group / file, str(ids_of(said[name][1])))
+                self.kernel.write(self.kernel.root / group / file, str(CPUSet(int.from_bytes(said[name][1], "little"))))
         if "CPUQuotaPerSecUSec" in said:
             self.kernel.write(self.kernel.root / group / "cpu.max", f"{said['CPUQuotaPerSecUSec'][1] // 10} 100000")
 

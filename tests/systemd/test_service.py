@@ -180,15 +180,15 @@ def test_systemd_makes_slices_and_scopes_as_it_is_asked_and_keeps_their_properti
     assert (seen["version"], seen["top"]) == (252, "")
     assert seen["moved"], "the process is in its scope"
     wanted = {
-        "AllowedCPUs": "0-1,17",
+        "AllowedCPUs": "0-1 17",
         "AllowedMemoryNodes": "0",
-        "MemoryMax": 64 << 20,
-        "CPUWeight": 20,
-        "CPUQuotaPerSecUSec": 1_500_000,
+        "MemoryMax": f"{64 << 20}",
+        "CPUWeight": "20",
+        "CPUQuotaPerSecUSec": "1.500000s",
     }
-    assert seen["said"] == [wanted] * 2
-    assert seen["after reload"] == [{**wanted, "AllowedCPUs": "1"}] * 2
-    assert seen["delegated"]
+    pod, scope = {**wanted, "Delegate": "no"}, {**wanted, "Delegate": "yes"}
+    assert seen["said"] == [pod, scope]
+    assert seen["after reload"] == [{**each, "AllowedCPUs": "1"} for each in (pod, scope)]
     assert seen["ended"] != 0
     assert not seen["left"], "no unit file stays behind"
 

@@ -107,6 +107,11 @@ def test_allocatable_memory_is_without_reservation_and_hugepages() -> None:
     }
 
 
+def test_a_node_of_cpus_without_memory_has_no_tables() -> None:
+    manager = reserve(Machine(regular(8, numa=2), {0: {"memory": 8 * GIB}}, {}), RESERVED, {"memory": GIB})
+    assert fresh_machine_state(manager)[1] == NUMANodeState(0, 0b10, {})
+
+
 def test_a_reservation_larger_than_its_node_leaves_nothing_there() -> None:
     """Upstream's unsigned subtraction wraps around and promises 16 EiB."""
     manager = reserve(TWO, {0: {"memory": 100 * GIB}}, {"memory": 100 * GIB})
@@ -158,9 +163,11 @@ def test_only_memory_and_hugepages_are_asked_of_the_memory_manager() -> None:
     [
         pytest.param([guaranteed("1", "2Gi"), guaranteed("1", "3Gi")], 5, id="apps add up"),
         pytest.param([init("memory=4Gi"), init("memory=6Gi"), app("memory=1Gi")], 6, id="init one after the other"),
+        pytest.param([init("memory=6Gi"), init("memory=4Gi"), app("memory=1Gi")], 6, id="the largest in any order"),
         pytest.param([sidecar("memory=2Gi"), init("memory=6Gi"), app("memory=1Gi")], 8, id="beside the sidecar before"),
         pytest.param([init("memory=6Gi"), sidecar("memory=2Gi"), app("memory=3Gi")], 6, id="not beside a later one"),
         pytest.param([sidecar("memory=2Gi"), app("memory=3Gi")], 5, id="sidecars run with the apps"),
+        pytest.param([sidecar("memory=2Gi"), sidecar("memory=3Gi", name="b"), app()], 5, id="and with each other"),
     ],
 )
 def test_the_most_that_a_pod_holds_at_one_time(containers: list[object], gib: int) -> None:
@@ -170,6 +177,7 @@ def test_the_most_that_a_pod_holds_at_one_time(containers: list[object], gib: in
 def test_none_of_a_resource_is_none() -> None:
     pod = named("p", init("memory=2Gi hugepages-2Mi=0"), app("memory=1Gi"))
     assert pod_request(pod) == {"memory": 2 * GIB, "hugepages-2Mi": 0}
+    assert pod_request(named("p", sidecar("hugepages-2Mi=0"), app("memory=0"))) == {"memory": 0, "hugepages-2Mi": 0}
     nothing = (MemoryBlock("memory", 0, 1),)
     assert reusable_after(ContainerKind.APP, {}, nothing) == {1: {"memory": 0}}
 

@@ -130,8 +130,8 @@ def charge(state: MachineState, nodes: NodeMask, resource: str, size: int) -> di
         old = result[node]
         tables = old.memory
         table = tables.get(resource)
-        part = min(size, table.free) if table is not None and table.free > 0 else 0
-        if table is not None and part:
+        if table is not None:
+            part = max(min(size, table.free), 0)
             size -= part
             tables = {**tables, resource: replace(table, reserved=table.reserved + part, free=table.free - part)}
         result[node] = NUMANodeState(old.assignments + 1, nodes, tables)
@@ -149,8 +149,7 @@ def release(state: MachineState, blocks: Iterable[MemoryBlock]) -> dict[int, NUM
             old = result[node]
             tables = old.memory
             table = tables.get(block.type)
-            part = min(size, table.reserved) if table is not None else 0
-            if table is not None and part:
+            if table is not None and (part := min(size, table.reserved)):
                 size -= part
                 kept = table.reserved - part  # may still be more than is allocatable: memory that went away is not free
                 free = max(table.allocatable - kept, 0)

@@ -123,6 +123,7 @@ def test_a_block_over_two_nodes_fills_them_in_order_and_returns_in_order() -> No
     assert shown(first) == "0: 6/6 1x{0,1} 1: 2/8 1x{0,1}"
     second = charge(first, 0b11, "memory", 3 * GIB)
     assert shown(second) == "0: 6/6 2x{0,1} 1: 5/8 2x{0,1}"
+    assert [second[node].memory["memory"].free for node in (0, 1)] == [0, 3 * GIB]
     after = release(second, [MemoryBlock("memory", 8 * GIB, 0b11)])
     assert shown(after) == "0: 0/6 1x{0,1} 1: 3/8 1x{0,1}"
     assert release(after, [MemoryBlock("memory", 3 * GIB, 0b11)]) == machine()
@@ -141,6 +142,8 @@ def test_zero_sized_blocks_count_and_nodes_that_are_gone_return_nothing() -> Non
     state = charge(machine(), 0b1, "memory", 0)
     assert shown(state) == "0: 0/6 1x{0} 1: 0/8 0x{1}"
     assert release(state, [MemoryBlock("memory", 0, 0b1), MemoryBlock("memory", GIB, 0b1000)]) == machine()
+    (last,) = (row for node, row in charge(machine(), 0b11, "memory", 8 * GIB).items() if node == 1)
+    assert release({1: last}, [MemoryBlock("memory", 8 * GIB, 0b11)]) == {1: machine()[1]}
 
 
 def test_memory_that_went_away_is_not_free_when_a_pod_ends() -> None:

@@ -38,7 +38,7 @@ class DeviceWatch:
         made = self._made
         if made is None or made[0] is not passed or made[1] is not state or made[2].answering != answering:
             allocatable = passed.allocatable_nodes if self._upstream.known else None
-            devices = NodeDevices(_by_uid(passed, state), allocatable, answering, self._wait)
+            devices = NodeDevices(_by_uid(passed, state), allocatable, answering, self._wait, passed.uids)
             self._made = made = (passed, state, devices)
         return made[2]
 

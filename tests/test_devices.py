@@ -78,10 +78,10 @@ class Node:
 
 
 @contextmanager
-def beside(tmp_path: Path, *, wait: float = 20.0, up: bool = True) -> Iterator[Node]:
-    """up: whether the kubelet's PodResources socket is there."""
+def beside(tmp_path: Path, *, wait: float = 20.0, up: bool = True, period: float = 0.2) -> Iterator[Node]:
+    """up: whether the kubelet's PodResources socket is there. period: between two questions, where nothing changes."""
     node = Node(tmp_path / "kubelet.sock", Kubelet(devices=ALL), port=free_port())
-    upstream = {"socket": str(node.path), "periodSeconds": 0.2, "timeoutSeconds": 1.0, "waitSeconds": wait}
+    upstream = {"socket": str(node.path), "periodSeconds": period, "timeoutSeconds": 1.0, "waitSeconds": wait}
     with served(node.answer) as server, serving(node.resources, node.path) if up else nullcontext():
         config = {
             "sources": {
@@ -122,6 +122,19 @@ def test_cpus_follow_the_device_that_is_told_after_the_pod_was_seen(tmp_path: Pa
         assert (pod["unplaced"], pod["misaligned"]) == ("", "")
         assert node.events == []
         assert node.resources.asked < 60
+
+
+def test_cpus_follow_a_device_whose_plugin_came_after_the_last_question(tmp_path: Path) -> None:
+    with beside(tmp_path, period=3600.0) as node:
+        node.resources.devices = []
+        node.pods["first"] = listed("first", 1, "2")
+        node.until("first", placed)
+        asked = node.resources.asked
+        wait_until(lambda: node.resources.asked > asked)  # by now the agent knows that there are no devices
+        node.resources.devices = ALL
+        node.resources.pods = [holding("a", device(GPU, "gpu-1", numa=1))]
+        node.pods["a"] = asking("a")
+        assert cpus(node.until("a", placed)) <= NODES[1]
 
 
 def test_a_device_where_no_cpus_are_left_leaves_the_pod_unplaced_with_the_reason(tmp_path: Path) -> None:

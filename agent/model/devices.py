@@ -26,12 +26,14 @@ class NodeDevices:
 
     allocatable: all devices, given or not; None where they are not known. answering: whether who knows can be asked; while it
     cannot, nobody waits for it. wait_seconds: how long a pod that asks for devices waits to be placed until they are known.
+    asked: the pods (UID) that were here when all this was told; None for all of them.
     """
 
     pods: Mapping[str, Mapping[str, DeviceNodes]] = field(default_factory=dict)
     allocatable: DeviceNodes | None = None
     answering: bool = False
     wait_seconds: float = 0.0
+    asked: frozenset[str] | None = None
 
     def of(self, uid: str) -> PodDevices | None:
         """The devices of a pod; None where it has none, or they are not known yet."""

@@ -33,10 +33,16 @@ def awaited(managers: Managers, record: PodRecord, devices: NodeDevices, now_sec
         resource
         for container in record.pod.containers
         for resource in _device_resources(container)
-        if (devices.allocatable is None or resource in devices.allocatable)
-        and resource not in told.get(container.name, {})
+        if _may_be_here(devices, record.pod.uid, resource) and resource not in told.get(container.name, {})
     }
     return tuple(sorted(missing))
+
+
+def _may_be_here(devices: NodeDevices, uid: str, resource: str) -> bool:
+    """Whether the node may have such devices. What was told before the pod came is no answer: their plugin may be new."""
+    if devices.allocatable is None or resource in devices.allocatable:
+        return True
+    return devices.asked is not None and uid not in devices.asked
 
 
 def awaiting(resources: tuple[str, ...]) -> Mark:

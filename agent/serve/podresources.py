@@ -36,6 +36,7 @@ _OPTIONS = (
     # One that answers pings but opens no flow-control window ends with its connection. Others reconnect without noticing.
     ("grpc.max_connection_age_ms", 600_000),
     ("grpc.max_connection_age_grace_ms", 10_000),
+    ("grpc.http2.bdp_probe", 0),  # requests are small; its pings after every one keep gRPC's threads awake
 )
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]

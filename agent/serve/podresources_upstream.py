@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,21 +29,27 @@ from agent.serve.loop import ServingLoop
 
 _log = logging.getLogger("pinfold")  # facts: see agent.log
 RECEIVE_BYTES = 16 * 1024 * 1024
-_CHANNEL = (("grpc.max_receive_message_length", RECEIVE_BYTES), ("grpc.max_reconnect_backoff_ms", 5000))
+_CHANNEL = (
+    ("grpc.max_receive_message_length", RECEIVE_BYTES),
+    ("grpc.max_reconnect_backoff_ms", 5000),
+    ("grpc.http2.bdp_probe", 0),  # a local socket has no delay to measure, and the measuring keeps gRPC's threads awake
+)
 NOTHING = PassedDevices()
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = (
     0.1,
     1.0,
 )  # between two looks while somebody waits: far below a kubelet's 100 a second
+FIRST_QUIET_SECONDS = 1.0  # to the look after one that had news or a new pod; each further one takes twice as long
+_RETRY_SECONDS = 5.0  # after a failure, at most
 _MOST_NODES = 1024  # the kernel's largest MAX_NUMNODES
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamAccess:
-    """path: of the socket. Seconds: between two looks, and until a call is given up."""
+    """path: of the socket. Seconds: between two looks where nothing changes, and until one is given up."""
 
     path: Path
-    period_seconds: float = 10.0
+    period_seconds: float = 60.0
     timeout_seconds: float = 2.0
 
 
@@ -50,6 +57,9 @@ class Upstream:
     """Asks between `start` and `stop`. uids: of the pods that are here now. changed: called when it tells something new.
 
     awaited: whether a pod waits for its devices; then it is asked more often, and `changed` is called each time.
+
+    Every call wakes gRPC's threads some dozens of times. So it is asked when there may be something new: at once when other pods
+    are here, then after 1 s, 2 s, 4 s and so on up to the period (the kubelet prepares dynamic resources after it has admitted).
     """
 
     def __init__(
@@ -114,11 +124,14 @@ class Upstream:
     async def _run(self) -> None:
         async with grpc.aio.insecure_channel(f"unix:{quote(str(self._access.path))}", options=_CHANNEL) as channel:
             stub = PodResourcesListerStub(channel)
-            pause = FIRST_PAUSE_SECONDS
+            pause, quiet = FIRST_PAUSE_SECONDS, FIRST_QUIET_SECONDS
             while True:
+                due = self._due.is_set()
                 self._due.clear()
-                await self._ask(stub)
-                wait = self._access.period_seconds
+                news = await self._ask(stub)
+                quiet = FIRST_QUIET_SECONDS if due or news else 2 * quiet
+                quiet = min(quiet, self._access.period_seconds, _RETRY_SECONDS if self._trouble else math.inf)
+                wait = quiet
                 if self._awaited():
                     self._changed()
                     wait = min(wait, pause)
@@ -131,23 +144,33 @@ class Upstream:
                 except TimeoutError:
                     continue
 
-    async def _ask(self, stub: PodResourcesListerStub) -> None:
-        uids, timeout = self._uids(), self._access.timeout_seconds
+    async def _ask(self, stub: PodResourcesListerStub) -> bool:
+        """Whether it has told something new, or answers again: a kubelet that has restarted learns its devices one by one."""
+        uids = self._uids()
         try:
-            listed = await stub.List(v1.ListPodResourcesRequest(), timeout=timeout)  # type: ignore[misc] # stubs are sync
-            allocatable = await stub.GetAllocatableResources(v1.AllocatableResourcesRequest(), timeout=timeout)  # type: ignore[misc]
+            # a time-out of our own: gRPC's would set a timer of its threads for every call
+            async with asyncio.timeout(self._access.timeout_seconds):
+                listed = await stub.List(v1.ListPodResourcesRequest())  # type: ignore[misc] # stubs are sync
+                allocatable = await stub.GetAllocatableResources(v1.AllocatableResourcesRequest())  # type: ignore[misc]
+        except TimeoutError:
+            self._deaf = True
+            self._failed(f"no answer within {self._access.timeout_seconds:g} s")
+            return False
         except grpc.aio.AioRpcError as error:
             self._deaf = error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED
             self._failed(f"{error.code().name}: {error.details()}")
-            return
-        if self._trouble:
+            return False
+        again = bool(self._trouble)
+        if again:
             _log.info("upstream PodResources answers again", extra={"facts": {"socket": self._access.path}})
             self._trouble = ""
         self._answered_at, self._deaf = time.monotonic(), False
         told = passed_devices(listed, allocatable, uids)
-        if told != self._devices:
-            self._devices = told
-            self._changed()
+        if told == self._devices:
+            return again
+        self._devices = told
+        self._changed()
+        return True
 
     def _failed(self, why: str) -> None:
         if not self._trouble:  # said once; the age metric tells how long it lasts

@@ -107,6 +107,13 @@ def test_a_pod_is_placed_at_once(devices: NodeDevices, pod: Pod, policy: str, so
     assert here.plan.state.pods.keys() <= {"a"}
 
 
+def test_what_was_told_before_the_pod_came_does_not_say_that_there_are_no_such_devices() -> None:
+    before = replace(told(), allocatable={}, asked=frozenset({"other"}))
+    here = Node()
+    assert here.look(before, asking()) == [Event.WAITING]
+    assert here.look(replace(before, asked=frozenset({"other", "a"})), asking(), now=101.0) == [Event.PLACED]
+
+
 @pytest.mark.parametrize(("memory_policy", "waits"), [("Static", True), ("None", False)])
 def test_a_pod_with_memory_only_waits_where_memory_has_a_place(memory_policy: str, *, waits: bool) -> None:
     here = Node(node(regular(16, numa=2), memory_policy=memory_policy, topology_policy="single-numa-node"))

@@ -17,7 +17,9 @@ from agent.proto import podresources_v1_pb2 as v1
 from agent.proto import podresources_v1_pb2_grpc as v1_grpc
 from agent.proto import podresources_v1alpha1_pb2 as v1alpha1
 from agent.proto import podresources_v1alpha1_pb2_grpc as v1alpha1_grpc
-from agent.serve.podresources_upstream import passed_devices
+from agent.serve import podresources_upstream
+from agent.serve.loop import ServingLoop
+from agent.serve.podresources_upstream import Upstream, UpstreamAccess, passed_devices
 from tests.agents import PATIENCE_SECONDS, Agent, pod_text, running
 from tests.serve.browser import free_port
 from tests.serve.kubelets import Kubelet, serving
@@ -139,6 +141,56 @@ def test_a_new_pod_has_the_server_asked_at_once(tmp_path: Path) -> None:
         agent.until_pod("a")
         with asking(agent) as stub:
             until(lambda: list(container(stub, "a").devices), [GPU])
+
+
+def test_what_a_kubelet_prepares_after_it_has_admitted_a_pod_is_told_soon(tmp_path: Path) -> None:
+    path = tmp_path / "kubelet.sock"
+    unprepared, prepared = pod("a"), pod("a")
+    unprepared.containers[0].ClearField("dynamic_resources")
+    kubelet = Kubelet(unprepared)
+    section = {"socket": str(tmp_path / "pr" / "kubelet.sock"), "qps": 0, "upstream": upstream(path, 3600)}
+    with serving(kubelet, path), running(tmp_path, podResources=section) as agent:
+        agent.manifest("a", pod_text("a", "2"))
+        agent.until_pod("a")
+        with asking(agent) as stub:
+            until(lambda: list(container(stub, "a").devices), [GPU])
+            assert list(container(stub, "a").dynamic_resources) == []
+            kubelet.pods = [prepared]
+            until(lambda: list(container(stub, "a").dynamic_resources), [CLAIM])
+
+
+def test_devices_that_a_kubelet_learns_one_by_one_after_its_restart_are_all_told(tmp_path: Path) -> None:
+    path, port = tmp_path / "kubelet.sock", free_port()
+    section = {"socket": str(tmp_path / "pr" / "kubelet.sock"), "qps": 0, "upstream": upstream(path, 3600)}
+    kubelet = Kubelet(devices=[GPU])
+
+    def allocatable(stub: v1_grpc.PodResourcesListerStub) -> list[v1.ContainerDevices]:
+        return list(stub.GetAllocatableResources(v1.AllocatableResourcesRequest(), timeout=2).devices)
+
+    with running(tmp_path, podResources=section, http={"port": port}) as agent, asking(agent) as stub:
+        with serving(kubelet, path):
+            until(lambda: allocatable(stub), [GPU])
+        until(lambda: sample(port, "pinfold_source_readable"), 0.0)
+        kubelet.devices = []
+        with serving(kubelet, path):
+            until(lambda: allocatable(stub), [])
+            kubelet.devices = [GPU]
+            until(lambda: allocatable(stub), [GPU])
+
+
+def test_the_longer_nothing_changes_the_less_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(podresources_upstream, "FIRST_QUIET_SECONDS", 0.05)
+    path = tmp_path / "kubelet.sock"
+    kubelet = Kubelet(pod("a"))
+    with serving(kubelet, path), ServingLoop() as loop:
+        asker = Upstream(loop, UpstreamAccess(path, 3600), frozenset, lambda: None)
+        began = time.monotonic()
+        asker.start()
+        until(lambda: kubelet.asked >= 6, wanted=True)
+        assert time.monotonic() - began > 0.05 * (1 + 2 + 4 + 8 + 16)
+        asker.look()
+        until(lambda: kubelet.asked >= 9, wanted=True)  # news of pods: at once, and soon again
+        asker.stop()
 
 
 def test_every_group_of_clients_has_its_socket_and_its_budget(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.model.cpuset import bits
-from agent.model.numa import NodeMask
+from agent.model.numa import NodeMask, node_mask
 from agent.model.state import Blocks, NUMANodeState
 from agent.policy.hint_family import CapacityHints, Hint, ProviderHints, ResourceHints
 from agent.policy.hints import memory_family
@@ -34,8 +34,10 @@ def replace_blocks(
 
     machine: without what the container holds now. held: the nodes of that. floor: the nodes of its first admission. affinity:
     the merged hint for a growth, None for a shrink, which goes back to the nodes of the first admission if these will do.
-    Raises AllocationError.
+    Nodes that are gone from the machine are left. Raises AllocationError.
     """
+    here = node_mask(machine)
+    held, floor = held & here, floor & here
     wider = affinity.affinity if affinity is not None and affinity.affinity else 0
     wishes = (held | wider,) if affinity is not None else (floor, held)
     if affinity is not None and _fits(machine, request, held):
@@ -44,13 +46,11 @@ def replace_blocks(
         if nodes and _fits(machine, request, nodes):
             return place(machine, request, nodes, {})
     extended = best_memory_hint(machine, request, {}, containing=wishes[-1])
-    if extended is None or extended.affinity is None:
+    if extended is None:
         raise AllocationError("[memorymanager] failed to find NUMA nodes to extend the current topology hint")
     if affinity is not None and affinity.preferred and not extended.preferred:
         raise AllocationError("[memorymanager] failed to find the extended preferred hint")
-    if not _fits(machine, request, extended.affinity):
-        raise AllocationError("[memorymanager] preferred hint violates NUMA node allocation")
-    return place(machine, request, extended.affinity, {})
+    return place(machine, request, extended.affinity or 0, {})  # a hint has room and breaks no group
 
 
 def _fits(machine: MachineState, request: Request, nodes: NodeMask) -> bool:
@@ -62,7 +62,7 @@ def _fits(machine: MachineState, request: Request, nodes: NodeMask) -> bool:
 def _alone_in_group(machine: MachineState, nodes: NodeMask) -> bool:
     """Whether this is a single node that serves a group of several."""
     return nodes.bit_count() == 1 and any(
-        machine[node].assignments > 0 and machine[node].cells.bit_count() > 1 for node in bits(nodes) if node in machine
+        machine[node].assignments > 0 and machine[node].cells.bit_count() > 1 for node in bits(nodes)
     )
 
 
@@ -71,16 +71,17 @@ def growth_hints(machine: MachineState, request: Request, held: NodeMask) -> Pro
 
     machine: without what is held.
     """
-    if not request:
-        return None
     family = memory_family(machine, request, {})
     hints: ResourceHints = () if family is None else containing(family, held)
     return dict.fromkeys(request, hints)
 
 
 def staying_hints(machine: MachineState, request: Request, held: NodeMask) -> ProviderHints:
-    """What is said of memory that stays as it is while CPUs grow: its own nodes, preferred if they are as few as can be."""
-    if not request or not held:
+    """What is said of memory that stays as it is while CPUs grow: its own nodes, preferred if they are as few as can be.
+
+    None where nothing is held: it was admitted while no memory was managed.
+    """
+    if not held:
         return None
     family = memory_family(machine, request, {})
     preferred = family is None or family.prefers(held)

@@ -103,9 +103,10 @@ def _entries(draft: Draft, slices: dict[str, CPUSet]) -> dict[str, CPUSet]:
         if name in slices:
             if container.kind is ContainerKind.SIDECAR:
                 pool -= slices[name]
-        elif container.kind is ContainerKind.INIT and count is None:
-            entries[name] = pool
-        elif container.kind is ContainerKind.INIT and count is not None:
+        elif count is None:
+            if container.kind is ContainerKind.INIT:
+                entries[name] = pool
+        else:  # an ordinary init container: all others that have a number have their slices
             kept = draft.cpus.get(name, CPUSet()) & pool
             manager = draft.managers.cpu
             entries[name] = kept if len(kept) == count else take_cpus(manager.topology, pool, count, manager.pick)

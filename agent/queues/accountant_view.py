@@ -6,7 +6,7 @@ captured copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.errors import AgentError
@@ -23,7 +23,7 @@ from agent.queues.resize_growth import CPUMemory
 from agent.queues.snapshot import Snapshot, status_shares
 from agent.queues.totals import QueueTotals, Totals
 from agent.queues.tree import QueueProblem, QueueTree
-from agent.queues.violations import Violation, violations
+from agent.queues.violations import Violation, violations_of
 from agent.queues.workloads import Directory
 
 
@@ -103,24 +103,40 @@ def capture(accountant: Accountant, now: float) -> Capture:
     )
 
 
-def view_of(taken: Capture, total: ResourceQuantities | None = None) -> AccountantView:
-    """Everything that follows. total: what there is to divide, instead of what the nodes have."""
+def view_of(
+    taken: Capture, total: ResourceQuantities | None = None, before: AccountantView | None = None
+) -> AccountantView:
+    """Everything that follows. total: what there is to divide, instead of what the nodes have.
+
+    before: an earlier view of the same accountant and total. The answer is the same with it; what has not changed since is
+    taken over, so that the cost is that of the change, and a queue as it was is the very same value.
+    """
     tree = taken.totals.tree
     from_status = not taken.nodes
-    shares = status_shares(tree) if from_status else taken.totals.shares()
-    amounts = cluster_allocatable(taken.allocatable) if total is None else total
-    fair = divide_cluster(tree, shares, amounts, taken.options)
-    full = {
-        name: QueueShare(
-            each.queue,
-            each.allocated,
-            each.allocated_non_preemptible,
-            each.request,
-            each.usage,
-            fair.shares[name],
-        )
-        for name, each in shares.items()
-    }
+    if before is not None and (
+        from_status
+        or before.from_status
+        or before.capture.options != taken.options
+        or before.tree.children != tree.children
+    ):
+        before = None
+    if total is not None:
+        amounts = total
+    elif before is not None and before.capture.allocatable == taken.allocatable:
+        amounts = before.total
+    else:
+        amounts = cluster_allocatable(taken.allocatable)
+    if before is None:
+        shares = status_shares(tree) if from_status else taken.totals.shares()
+        fair = divide_cluster(tree, shares, amounts, taken.options)
+        known: Mapping[str, QueueShare] = {}
+    else:
+        changed = taken.totals.changed_since(before.capture.totals)
+        anew = taken.totals.shares(changed)
+        shares = {**before.shares, **anew}
+        fair = divide_cluster(tree, shares, amounts, taken.options, before=before.fair, changed=changed)
+        known = before.shares
+    full = {name: _with_fair_share(each, fair.shares[name]) for name, each in shares.items()}
     charges = with_reserved({}, taken.ledger, taken.directory)
     return AccountantView(
         taken,
@@ -129,11 +145,36 @@ def view_of(taken: Capture, total: ResourceQuantities | None = None) -> Accounta
         full,
         fair,
         from_status,
-        tuple(violations(full, taken.options.profile)),
+        tuple(_violations(full, known, () if before is None else before.violations, taken.options)),
         taken.totals.unknown(),
         {name: charge.reserved for name, charge in charges.items()},
         {name: taken.stale.of(name) for name in taken.stale.charged()},
     )
+
+
+def _with_fair_share(share: QueueShare, fair_share: ResourceQuantities) -> QueueShare:
+    if share.fair_share == fair_share:
+        return share
+    return QueueShare(
+        share.queue, share.allocated, share.allocated_non_preemptible, share.request, share.usage, fair_share
+    )
+
+
+def _violations(
+    shares: Mapping[str, QueueShare],
+    known: Mapping[str, QueueShare],
+    passed: Iterable[Violation],
+    options: QueueOptions,
+) -> Iterator[Violation]:
+    """Those of `shares`; `passed` are those of `known`, and still are where a share is the same one."""
+    found: dict[str, list[Violation]] = {}
+    for each in passed:
+        found.setdefault(each.queue, []).append(each)
+    for name, share in shares.items():
+        if known.get(name) is share:
+            yield from found.get(name, ())
+        else:
+            yield from violations_of(share, options.profile)
 
 
 def cluster_allocatable(allocatable: Mapping[str, ResourceQuantities]) -> ResourceQuantities:

@@ -37,7 +37,7 @@ class Taken(StrEnum):
 class _Node:
     """What is known of one node. report, api: the two views; None where that source has none. claims: what follows.
 
-    differs: pods on which the views differ, and since when. silent_since: None while it is heard of.
+    differs: pods on which the views differ, and since when.
     """
 
     name: str
@@ -46,7 +46,6 @@ class _Node:
     api: dict[str, PodCharge] | None = None
     claims: dict[str, PodCharge] = field(default_factory=dict)
     differs: dict[str, float] = field(default_factory=dict)
-    silent_since: float | None = None
 
 
 class Accounting:
@@ -59,6 +58,8 @@ class Accounting:
         self._claimants: dict[str, tuple[str, ...]] = {}  # pod UID -> the nodes that claim it, nearly always one
         self._counted: dict[str, tuple[str, PodCharge]] = {}  # pod UID -> where it counts, and what is charged
         self._stale = Totals(tree)  # the part of `totals` from silent nodes
+        self._silent: dict[str, float] = {}  # silent nodes, and since when
+        self._stamps: dict[str, Stamp | None] = {}  # of every node but UNPLACED, the last report's
         self._differing: set[str] = set()  # nodes whose two views differ on some pod
         self._waiting: deque[tuple[float, str, str]] = (
             deque()
@@ -66,14 +67,15 @@ class Accounting:
 
     def take_report(self, node: str, stamp: Stamp, pods: PodCharges, now: float) -> Taken:
         """A full report: the node's pods are exactly these."""
-        state = self._nodes.setdefault(node, _Node(node))
+        state = self._node(node)
         self._wake(state)
         if state.stamp is not None and stamp <= state.stamp:
             return Taken.OLD
         before = state.report or {}
         changed = {uid for uid in before.keys() | pods.keys() if before.get(uid) != pods.get(uid)}
         first = state.report is None
-        state.stamp, state.report = stamp, dict(pods)
+        state.stamp = self._stamps[node] = stamp
+        state.report = dict(pods)
         self._recount(node, changed | state.claims.keys() | (state.api or {}).keys() if first else changed, now)
         return Taken.APPLIED
 
@@ -89,7 +91,7 @@ class Accounting:
             return Taken.OLD
         if state.stamp != base:
             return Taken.GAP
-        state.stamp = stamp
+        state.stamp = self._stamps[node] = stamp
         state.report.update(changed)
         for uid in gone:
             state.report.pop(uid, None)
@@ -106,14 +108,14 @@ class Accounting:
 
     def observe(self, node: str, pods: PodCharges, now: float) -> None:
         """The API server's pods of a node, or of UNPLACED: exactly these."""
-        state = self._nodes.setdefault(node, _Node(node))
+        state = self._node(node)
         before = state.api or {}
         state.api = dict(pods)
         self._recount(node, {uid for uid in before.keys() | pods.keys() if before.get(uid) != pods.get(uid)}, now)
 
     def observe_pod(self, node: str, uid: str, pod: PodCharge | None, now: float) -> None:
         """One pod of the API server as it is now; None: it is gone from this node."""
-        state = self._nodes.setdefault(node, _Node(node))
+        state = self._node(node)
         state.api = {} if state.api is None else state.api
         if pod is None:
             state.api.pop(uid, None)
@@ -124,8 +126,8 @@ class Accounting:
     def silent(self, node: str, since: float) -> None:
         """Nothing has been heard of the node: its charge stays and is stale."""
         state = self._nodes.get(node)
-        if state is not None and state.silent_since is None:
-            state.silent_since = since
+        if state is not None and node not in self._silent:
+            self._silent[node] = since
             for charge in self._counted_of(state):
                 self._stale.add(charge)
 
@@ -135,8 +137,7 @@ class Accounting:
             self._wake(self._nodes[node])
 
     def _wake(self, state: _Node) -> None:
-        if state.silent_since is not None:
-            state.silent_since = None
+        if self._silent.pop(state.name, None) is not None:
             for charge in self._counted_of(state):
                 self._stale.remove(charge)
 
@@ -152,6 +153,8 @@ class Accounting:
             self._recount(node, list(state.claims), now)
             self._differing.discard(node)
             del self._nodes[node]
+            self._silent.pop(node, None)
+            self._stamps.pop(node, None)
 
     def tick(self, now: float) -> None:
         """Let time pass: views that have differed for too long are counted by the larger."""
@@ -167,8 +170,8 @@ class Accounting:
         self._stale.move_to(tree)
 
     def stale(self) -> Mapping[str, float]:
-        """Silent nodes, and since when."""
-        return {node: state.silent_since for node, state in self._nodes.items() if state.silent_since is not None}
+        """Silent nodes, and since when: a copy."""
+        return self._silent.copy()
 
     def stale_totals(self) -> Totals:
         """The part of all charges that comes from silent nodes, as it is now."""
@@ -189,12 +192,12 @@ class Accounting:
         return [] if state is None else list(state.claims)
 
     def nodes(self) -> Mapping[str, Stamp | None]:
-        """Every node that counts, with the stamp of its last report; None where the API server's view counts."""
-        return {node: state.stamp for node, state in self._nodes.items() if node != UNPLACED}
+        """Every node that counts, with the stamp of its last report; None where the API server's view counts: a copy."""
+        return self._stamps.copy()
 
     def has_nodes(self) -> bool:
         """Whether any node counts."""
-        return any(node != UNPLACED for node in self._nodes)
+        return bool(self._stamps)
 
     def observed(self) -> set[str]:
         """Nodes, UNPLACED too, of which the API server has told."""
@@ -208,6 +211,14 @@ class Accounting:
     def counted(self) -> Mapping[str, tuple[str, PodCharge]]:
         """Node and charge of everything that counts, by pod UID: a copy, for a reader that takes its time."""
         return self._counted.copy()
+
+    def _node(self, name: str) -> _Node:
+        """The node, which begins to count with this."""
+        if (state := self._nodes.get(name)) is None:
+            state = self._nodes[name] = _Node(name)
+            if name != UNPLACED:
+                self._stamps[name] = None
+        return state
 
     def _recount(self, node: str, uids: Iterable[str], now: float) -> None:
         """Look at these pods of a node anew."""
@@ -243,17 +254,14 @@ class Accounting:
         old = self._counted.get(uid)
         if old is not None:
             self.totals.remove(old[1])
-            if self._is_silent(old[0]):
+            if old[0] in self._silent:
                 self._stale.remove(old[1])
             del self._counted[uid]
         if new is not None:
             self.totals.add(new[1])
-            if self._is_silent(new[0]):
+            if new[0] in self._silent:
                 self._stale.add(new[1])
             self._counted[uid] = new
-
-    def _is_silent(self, node: str) -> bool:
-        return self._nodes[node].silent_since is not None
 
     def _view(self, state: _Node, uid: str, now: float) -> PodCharge | None:
         """What counts of a pod on a node: the report, else the API server; the larger where they differ for long."""

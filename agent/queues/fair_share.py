@@ -7,7 +7,7 @@ see `docs/queues.md`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import floor
@@ -57,21 +57,30 @@ class FairShares:
 
 
 def divide_cluster(
-    tree: QueueTree, shares: QueueShares, total: ResourceQuantities, options: QueueOptions
+    tree: QueueTree,
+    shares: QueueShares,
+    total: ResourceQuantities,
+    options: QueueOptions,
+    *,
+    before: FairShares | None = None,
+    changed: Collection[str] = (),
 ) -> FairShares:
     """The fair share of every queue of the tree.
 
     The total is divided among the top-level queues, then each queue's fair share among its children. Of `shares` the
     request (allocated and pending, children included) and the usage are read; each resource is divided independently.
     Quotas are never scaled down: the fair shares of siblings may add up to more than there is.
+
+    before: an earlier division with the same options, of a tree with the same children. `changed` are the queues that have
+    another share than then; siblings that divide what they did then, none of them changed, keep what they got.
     """
-    result: dict[str, ResourceQuantities] = {}
-    divisions: dict[str, tuple[Division, Division, Division]] = {}
-    pending = [("", total)]
-    for parent, amounts in pending:
-        names = tree.children.get(parent)
-        if not names:
+    result = {} if before is None else dict(before.shares)
+    divisions = {} if before is None else dict(before.divisions)
+    due = _parents_to_divide(tree, total, before, changed)
+    for parent in ("", *tree.queues):  # parents before children
+        if parent not in due or not (names := tree.children.get(parent)):
             continue
+        amounts = result[parent] if parent else total
         group = [shares[name] for name in names]
         levels = _levels(group)
         cpu, memory, gpu = (
@@ -79,11 +88,25 @@ def divide_cluster(
             for position, (resource, amount) in enumerate(zip(RESOURCES, amounts, strict=True))
         )
         divisions[parent] = (cpu, memory, gpu)
-        quantities = map(ResourceQuantities, cpu.fair_share, memory.fair_share, gpu.fair_share)
-        given = dict(zip(names, quantities, strict=True))
-        result.update(given)
-        pending += [(name, given[name]) for name in names if name in tree.children]
+        for name, *given in zip(names, cpu.fair_share, memory.fair_share, gpu.fair_share, strict=True):
+            fair_share = ResourceQuantities(*given)
+            if result.get(name) != fair_share:
+                result[name] = fair_share
+                due.add(name)
     return FairShares(result, divisions)
+
+
+def _parents_to_divide(
+    tree: QueueTree, total: ResourceQuantities, before: FairShares | None, changed: Collection[str]
+) -> set[str]:
+    """Whose children get something else than before, before any fair share has changed."""
+    if before is None:
+        return {""}
+    due = {tree.queues[name].parent for name in changed}
+    top = before.divisions.get("")
+    if top is not None and tuple(division.amount for division in top) != total:
+        due.add("")
+    return due
 
 
 def _levels(group: Sequence[QueueShare]) -> list[list[int]]:

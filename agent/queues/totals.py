@@ -74,10 +74,20 @@ class Totals:
         """Queues that pods name but the tree does not have; "" are pods that name none."""
         return {name: _frozen(own) for name, own in self._own.items() if name not in self._tree.queues}
 
-    def shares(self) -> dict[str, QueueShare]:
-        """Every queue of the tree with its sums, as the rules read them; fair shares are still 0."""
-        shares = {}
-        for name, queue in self._tree.queues.items():
+    def changed_since(self, before: Totals) -> set[str]:
+        """The queues of the tree that are other ones, or hold or ask for something else, than in this earlier copy."""
+        now, then = self._sums, before._sums
+        changed = {name for name, sums in now.items() if then.get(name) is not sums} | (then.keys() - now.keys())
+        queues, had = self._tree.queues, before._tree.queues
+        if queues is not had:
+            changed |= {name for name, queue in queues.items() if had.get(name) is not queue}
+        return changed & queues.keys()
+
+    def shares(self, names: Iterable[str] | None = None) -> dict[str, QueueShare]:
+        """Queues of the tree with their sums, as the rules read them; fair shares are still 0. names: None is all of them."""
+        shares, queues = {}, self._tree.queues
+        for name in queues if names is None else names:
+            queue = queues[name]
             sums = _frozen(self._sums.get(name))
             shares[name] = QueueShare(
                 queue,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.model.queue import RESOURCES, QueueShares, ResourceName
+from agent.model.queue import RESOURCES, QueueShare, QueueShares, ResourceName
 from agent.queues.options import Profile
 from agent.queues.quantities import exceeds, format_amount
 from agent.queues.resize_bounds import BoundKind
@@ -29,14 +29,19 @@ class Violation:
 
 def violations(shares: QueueShares, profile: Profile) -> Iterator[Violation]:
     """Every bound that is passed now, in the order of `shares`. Queues without `spec.resources` have none."""
-    for name, share in shares.items():
-        if not share.queue.has_resources:
-            continue
-        checks = (
-            (BoundKind.LIMIT, share.allocated, share.queue.limit),
-            (BoundKind.QUOTA, share.allocated_non_preemptible, share.queue.deserved),
-        )
-        for kind, amounts, bounds in checks:
-            for resource, held, bound in zip(RESOURCES, amounts, bounds, strict=True):
-                if held > 0 and exceeds(held, bound, profile.tolerance):
-                    yield Violation(name, resource, kind, held, bound)
+    return (each for share in shares.values() for each in violations_of(share, profile))
+
+
+def violations_of(share: QueueShare, profile: Profile) -> Iterator[Violation]:
+    """The bounds that one queue passes."""
+    queue = share.queue
+    if not queue.has_resources:
+        return
+    checks = (
+        (BoundKind.LIMIT, share.allocated, queue.limit),
+        (BoundKind.QUOTA, share.allocated_non_preemptible, queue.deserved),
+    )
+    for kind, amounts, bounds in checks:
+        for resource, held, bound in zip(RESOURCES, amounts, bounds, strict=True):
+            if held > 0 and exceeds(held, bound, profile.tolerance):
+                yield Violation(queue.name, resource, kind, held, bound)

@@ -205,7 +205,7 @@ class AccountantService:
                 if self._view is not None and self._view[0] == self._changes:
                     return self._view[1]
                 number, taken = self._changes, capture(self._accountant, self._clock())
-            view = view_of(taken, self._total)
+            view = view_of(taken, self._total, None if self._view is None else self._view[1])
             self._view = (number, view)
         return view
 

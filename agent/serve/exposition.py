@@ -42,8 +42,17 @@ def _lines(family: Metric) -> Iterator[str]:
 
 def family_text(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]) -> str:
     """One family whose samples all have its name, by the text of their labels; for families of thousands of samples."""
-    lines = [f"{name}{labels} {_number(value)}\n" for labels, value in samples]
-    return f"# HELP {name} {_escape(text)}\n# TYPE {name} {kind}\n" + "".join(lines)
+    return family_head(name, kind, text) + "".join([sample_text(name, labels, value) for labels, value in samples])
+
+
+def family_head(name: str, kind: str, text: str) -> str:
+    """The two lines before a family's samples."""
+    return f"# HELP {name} {_escape(text)}\n# TYPE {name} {kind}\n"
+
+
+def sample_text(name: str, labels: str, value: float) -> str:
+    """One sample's line, by the text of its labels."""
+    return f"{name}{labels} {_number(value)}\n"
 
 
 def _labels(sample: Sample) -> str:

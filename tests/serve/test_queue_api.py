@@ -220,7 +220,7 @@ def test_text_is_what_the_command_shows(site: Site) -> None:
 
 
 def metrics(found: AccountantService) -> dict[str, float]:
-    text = QueueMetrics(found, Tally(QUEUE_SERIES)).text()
+    text = QueueMetrics(found, Tally(QUEUE_SERIES)).text().decode()
     lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in lines}
 

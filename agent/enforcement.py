@@ -22,7 +22,7 @@ from agent.node.unit_writer import UnitWriter
 from agent.policy.cgroup_intents import Intents, Rules
 from agent.policy.cgroup_names import CgroupKey, CgroupNameError, ContainerCgroup, PodCgroup, QOSCgroup
 from agent.policy.cgroup_settings import Settings
-from agent.policy.isolation import Drift, Gap
+from agent.policy.isolation import Drift
 from agent.policy.memory_shrink import HeldBack, hold_back, limits_to_check
 from agent.policy.pins import Pin, pins_of
 from agent.policy.release import released
@@ -42,7 +42,7 @@ class Enforced:
     drift: tuple[Drift, ...] = ()
     faults: Mapping[CgroupKey, AgentError] = field(default_factory=dict)
     starved: tuple[CgroupKey, ...] = ()
-    gap: Gap = field(default_factory=Gap)
+    gap_seconds: float = 0.0
     seconds: float = 0.0
     actuation: Actuation = field(default_factory=Actuation)
 
@@ -81,7 +81,9 @@ class Enforcement:
         faults: dict[CgroupKey, AgentError] = {**seen.unreadable, **applied.failed}
         faults.update(self._sweep(state))
         actuation = self._actuation(resizing, intents, {**faults, **{each.key: each for each in held}})
-        return Enforced(applied.written, seen.drift, faults, plan.starved, applied.gap, applied.seconds, actuation)
+        return Enforced(
+            applied.written, seen.drift, faults, plan.starved, applied.gap_seconds, applied.seconds, actuation
+        )
 
     def _actuation(
         self, resizing: frozenset[str], intents: Intents, wrong: Mapping[CgroupKey, AgentError | HeldBack]

@@ -92,7 +92,7 @@ class Telling:
         agent stays ready.
         """
         self._faults.note("units", "; ".join(not_kept), "not kept by systemd")
-        self._tally.observe("pinfold_isolation_gap_seconds", done.gap.seconds)
+        self._tally.observe("pinfold_isolation_gap_seconds", done.gap_seconds)
         if done.faults:
             key, fault = next(iter(done.faults.items()))
             text = f"{len(done.faults)} cgroups are not as they should be: {key}: {fault}"

@@ -21,7 +21,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from agent.formats.podresources import encode_allocatable, encode_answers, encode_get
+from agent.formats.podresources import AnswersEncoder, encode_allocatable, encode_get
 from agent.model.cpuset import CPUSet
 from agent.model.podresources import ContainerView, PodResourcesView, PodView
 from agent.model.state import MemoryBlock
@@ -65,7 +65,7 @@ def view(pods: int) -> PodResourcesView:
 def serve_prepared(path: Path, node: PodResourcesView) -> None:
     with ServingLoop() as loop:
         server = PodResourcesServer(loop, [Endpoint(SocketAccess(path), limit=None)])
-        server.start(encode_answers(node))
+        server.start(AnswersEncoder().encode(node))
         wait_for_the_end()
         server.stop()
 
@@ -96,7 +96,7 @@ def serve_rebuilt(path: Path, node: PodResourcesView) -> None:
 
 
 def serve_threads(path: Path, node: PodResourcesView) -> None:
-    prepared = encode_answers(node)
+    prepared = AnswersEncoder().encode(node)
     answers: dict[str, Callable[[bytes, object], bytes]] = {
         "List": lambda _, __: prepared.list,
         METHODS[1]: lambda _, __: prepared.allocatable,

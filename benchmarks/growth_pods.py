@@ -12,11 +12,12 @@ from itertools import cycle
 from pathlib import Path
 
 from agent.formats.occupancy import OccupancyEncoder, encode_occupancy
+from agent.model.occupancy import Occupancy
 from agent.model.state import Epoch, State
 from agent.node.state_store import StateStore
 from agent.policy.managers import Managers
 from agent.policy.observation import Observation, Wanted
-from agent.policy.occupancy import OccupancyMaker, Origin, occupancy
+from agent.policy.occupancy import OccupancyMaker, Origin
 from agent.policy.plan import decide
 from agent.policy.restore import fresh
 from benchmarks.bench_admission import ROOM, managers, pod
@@ -77,11 +78,16 @@ def decided(pods: int, scale: Scale, times: Lines, sizes: Lines) -> None:
         took, size = saving(places["tmpfs"], state, scale.seconds)
     times.add("write the state (tmpfs)", pods, took)
     sizes.add("state file", pods, size)
-    report = partial(occupancy, state, rules, ROOM, Origin("node"), 0.0)
-    times.add("occupancy report, the first", pods, least_cpu(lambda: encode_occupancy(report()), scale.seconds))
+    took = least_cpu(lambda: encode_occupancy(first_report(rules, state)), scale.seconds)
+    times.add("occupancy report, the first", pods, took)
     took = reporting_changes(rules, (state, decide(rules, ROOM, state, seen, {}).state), scale.seconds)
     times.add("occupancy report, after a pod came or went", pods, took)
-    sizes.add("occupancy report", pods, len(encode_occupancy(report())))
+    sizes.add("occupancy report", pods, len(encode_occupancy(first_report(rules, state))))
+
+
+def first_report(rules: Managers, state: State) -> Occupancy:
+    """Of an agent that has made none yet."""
+    return OccupancyMaker(Origin("node")).report(state, rules, ROOM, 0.0)
 
 
 def reporting_changes(rules: Managers, states: tuple[State, State], seconds: float) -> float:

@@ -52,11 +52,6 @@ class AnswersEncoder:
         )
 
 
-def encode_answers(view: PodResourcesView) -> Answers:
-    """The answers that describe `view`, which is the only one."""
-    return AnswersEncoder().encode(view)
-
-
 def encode_get(pod: PodView) -> bytes:
     """A v1 GetPodResourcesResponse; also one element of a ListPodResourcesResponse."""
     message = v1.PodResources(

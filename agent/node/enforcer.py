@@ -14,7 +14,7 @@ from agent.errors import AgentError
 from agent.node.cgroup_errors import CgroupError, CgroupGoneError
 from agent.policy.cgroup_names import CgroupKey
 from agent.policy.cgroup_settings import Observed, Settings
-from agent.policy.isolation import Drift, Gap, drift, isolation_gap
+from agent.policy.isolation import Drift, drift, isolation_gap
 from agent.policy.pins import Pin, PinPlan
 
 Find = Callable[[], Mapping[CgroupKey, PurePosixPath]]
@@ -36,14 +36,14 @@ class Observation:
 class Applied:
     """written: how many writes are in effect. gone: cgroups that had ended meanwhile. failed: the others, with the reason.
 
-    seconds: from the first write to the last. gap: the isolation gap of this change.
+    seconds: from the first write to the last. gap_seconds: the isolation gap of this change.
     """
 
     written: int = 0
     gone: tuple[CgroupKey, ...] = ()
     failed: Mapping[CgroupKey, CgroupError] = field(default_factory=dict)
     seconds: float = 0.0
-    gap: Gap = field(default_factory=Gap)
+    gap_seconds: float = 0.0
 
 
 class Enforcer(Protocol):

@@ -12,7 +12,7 @@ from agent.model.cpuset import CPUSet
 from agent.model.numa import NodeMask
 
 _PF_KTHREAD = 0x00200000  # include/linux/sched.h
-_FLAGS, _STARTED, _PROCESSOR = 9 - 3, 22 - 3, 39 - 3  # fields of /proc/PID/stat, counted from the one after the name
+_FLAGS, _STARTED = 9 - 3, 22 - 3  # fields of /proc/PID/stat, counted from the one after the name
 
 
 class TaskError(AgentError):
@@ -51,7 +51,7 @@ class Process:
 class Task:
     """One process, by its main thread.
 
-    name: comm, at most 15 characters. allowed, mems: where it may run and take memory from. on: the CPU it ran on last.
+    name: comm, at most 15 characters. allowed, mems: where it may run and take memory from.
     kernel: a kernel thread.
     """
 
@@ -59,7 +59,6 @@ class Task:
     name: str
     allowed: CPUSet
     mems: NodeMask
-    on: int
     kernel: bool
 
 
@@ -89,7 +88,6 @@ def read_task(proc: Path, pid: int) -> Task:
             name=name,
             allowed=CPUSet.parse(lists["Cpus_allowed_list"]),
             mems=CPUSet.parse(lists["Mems_allowed_list"]).mask,
-            on=int(fields[_PROCESSOR]),
             kernel=bool(int(fields[_FLAGS]) & _PF_KTHREAD),
         )
     except (KeyError, IndexError, ValueError) as error:

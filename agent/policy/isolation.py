@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from agent.model.cpuset import CPUSet
@@ -15,34 +15,22 @@ from agent.policy.pins import Pin
 Timeline: TypeAlias = Sequence[tuple[Pin, float | None]]  # writes in the order done, with their time; None: it failed
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """seconds: the longest time in which an exclusive CPU was still shared. still_shared: CPUs whose gap goes on, because
-    somebody could not be moved off them."""
-
-    seconds: float = 0.0
-    still_shared: CPUSet = field(default_factory=CPUSet)
-
-
-def isolation_gap(exclusive: CPUSet, timeline: Timeline, started: float) -> Gap:
-    """The gap of one change.
+def isolation_gap(exclusive: CPUSet, timeline: Timeline, started: float) -> float:
+    """The gap of one change: the longest time in seconds in which an exclusive CPU was still shared.
 
     For every exclusive CPU: from the moment at which its owner could use it (the owner's write; `started` where there is
-    none) to the last write that took it from somebody else. Times in seconds of one clock.
+    none) to the last write that took it from somebody else. Times in seconds of one clock. Where a write failed the gap goes
+    on; that is a fault of its cgroup, and no time can be given.
     """
     granted: dict[int, float] = {}
     left: dict[int, float] = {}
-    stuck = CPUSet()
     for pin, written in timeline:
-        taken = pin.shed & (exclusive - pin.own)
         if written is None:
-            stuck |= taken
             continue
-        left.update((cpu, written) for cpu in taken)
+        left.update((cpu, written) for cpu in pin.shed & (exclusive - pin.own))
         if pin.settings.cpus is not None:
             granted.update((cpu, written) for cpu in (pin.settings.cpus & pin.own) - pin.held)
-    seconds = max((time - granted.get(cpu, started) for cpu, time in left.items()), default=0.0)
-    return Gap(max(seconds, 0.0), stuck)
+    return max((0.0, *(time - granted.get(cpu, started) for cpu, time in left.items())))
 
 
 @dataclass(frozen=True, slots=True)

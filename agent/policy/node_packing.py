@@ -92,10 +92,6 @@ class Packing:
         free = [way for way in ways if not any(way)]
         return free[:1] or ways
 
-    def ideal(self, size: int) -> NodeMask:
-        """The mask of the lowest `size` nodes: nothing can be lower."""
-        return sum(1 << node for node in self.ids[:size])
-
     def lowest(self, size: int) -> Found:
         """The intersection of exactly `size` nodes with the lowest value."""
         best = None

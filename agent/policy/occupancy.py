@@ -101,13 +101,6 @@ class OccupancyMaker:
         return _report(pods, state, managers, capacity, self._origin, now_seconds)
 
 
-def occupancy(
-    state: State, managers: Managers, capacity: NodeCapacity, origin: Origin, now_seconds: float
-) -> Occupancy:
-    """One report, for whoever wants no more of them."""
-    return OccupancyMaker(origin).report(state, managers, capacity, now_seconds)
-
-
 def _report(
     pods: Mapping[str, PodOccupancy],
     state: State,

@@ -15,15 +15,14 @@ from agent.formats.occupancy import OccupancyEncoder, encode_changes, encode_occ
 from agent.formats.pods_fingerprint import fingerprint, xxh64
 from agent.model.cpuset import CPUSet
 from agent.model.occupancy import Held, Holdings, Occupancy
-from agent.policy.occupancy import Origin, occupancy
+from agent.policy.occupancy import OccupancyMaker, Origin
 from agent.queues.charge import NANO
 from agent.queues.node_report_format import decode_report
 from tests.nodes import GIB, named, node
 from tests.pods import app, guaranteed
 from tests.policy.cpu_machines import regular
-from tests.policy.resizing import Node, capacity, sizes
+from tests.policy.resizing import EXCLUSIVE, Node, capacity, sizes
 from tests.policy.test_occupancy import histories
-from tests.policy.test_resize_pinned import EXCLUSIVE
 
 
 def small_node() -> Node:
@@ -34,7 +33,7 @@ def small_node() -> Node:
 
 
 def report_of(node_: Node) -> Occupancy:
-    return occupancy(node_.state, node_.managers, node_.node, Origin("worker-1"), 1_700_000_000.25)
+    return OccupancyMaker(Origin("worker-1")).report(node_.state, node_.managers, node_.node, 1_700_000_000.25)
 
 
 def labelled() -> Any:

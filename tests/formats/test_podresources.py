@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agent.formats.cpu_checkpoint import cpu_state, read_cpu_checkpoint
 from agent.formats.memory_checkpoint import memory_state, read_memory_checkpoint
-from agent.formats.podresources import Answers, AnswersEncoder, encode_allocatable, encode_answers, encode_get
+from agent.formats.podresources import Answers, AnswersEncoder, encode_allocatable, encode_get
 from agent.formats.pods import decode_pod
 from agent.model.cpuset import CPUSet
 from agent.model.pod import ContainerKind
@@ -70,7 +70,7 @@ def test_a_block_over_several_nodes_is_one_entry_and_entries_are_in_order() -> N
 
 def test_the_old_version_tells_app_containers_by_name_and_nothing_else() -> None:
     containers = (ContainerView("proxy", ContainerKind.SIDECAR), ContainerView("web", cpus=CPUSet.of([1])))
-    answers = encode_answers(PodResourcesView((PodView("p", "n", containers, CPUSet.of([1])),)))
+    answers = AnswersEncoder().encode(PodResourcesView((PodView("p", "n", containers, CPUSet.of([1])),)))
     wanted = v1alpha1.ListPodResourcesResponse(
         pod_resources=[
             v1alpha1.PodResources(name="p", namespace="n", containers=[v1alpha1.ContainerResources(name="web")])
@@ -81,13 +81,13 @@ def test_the_old_version_tells_app_containers_by_name_and_nothing_else() -> None
 
 def test_of_two_pods_with_one_name_get_answers_for_the_later_and_list_has_both() -> None:
     old, new = PodView("db-0", "n", (ContainerView("old"),)), PodView("db-0", "n", (ContainerView("new"),))
-    answers = encode_answers(PodResourcesView((old, new)))
+    answers = AnswersEncoder().encode(PodResourcesView((old, new)))
     assert answers.get[("n", "db-0")] == encode_get(new)
     assert answers.list == encode_get(old) + encode_get(new)
 
 
 def test_a_node_without_pods_has_empty_answers() -> None:
-    assert encode_answers(PodResourcesView()) == Answers()
+    assert AnswersEncoder().encode(PodResourcesView()) == Answers()
 
 
 def test_an_encoder_remembers_the_pods_of_the_newest_view_and_no_others() -> None:
@@ -116,12 +116,12 @@ views = st.builds(PodResourcesView, st.lists(pod_views, max_size=4).map(tuple), 
 def test_an_encoder_that_has_made_others_makes_the_same_answers(others: list[PodResourcesView]) -> None:
     encoder = AnswersEncoder()
     for view in (*others, *others):
-        assert encoder.encode(view) == encode_answers(view)
+        assert encoder.encode(view) == AnswersEncoder().encode(view)
 
 
 @given(views)
 def test_answers_read_back_to_what_they_tell_in_our_order(view: PodResourcesView) -> None:
-    answers = encode_answers(view)
+    answers = AnswersEncoder().encode(view)
     listed = v1.ListPodResourcesResponse.FromString(answers.list).pod_resources
     assert [(pod.namespace, pod.name, list(pod.cpu_ids)) for pod in listed] == [
         (pod.namespace, pod.name, sorted(pod.cpus)) for pod in view.pods
@@ -168,7 +168,7 @@ def kubelet_answers(node: Path, shape: Shape) -> Answers:
     listed = v1.ListPodResourcesResponse.FromString(recorded(node / "podresources-List.txt")).pod_resources
     order = {(pod.namespace, pod.name): place for place, pod in enumerate(listed)}
     pods.sort(key=lambda pod: order.get((pod.namespace, pod.name), len(order)))
-    return encode_answers(podresources_view(pods, grants, CPUSet.of(allocatable.cpu_ids), shape))
+    return AnswersEncoder().encode(podresources_view(pods, grants, CPUSet.of(allocatable.cpu_ids), shape))
 
 
 def sample_nodes() -> list[Any]:

@@ -18,7 +18,7 @@ from agent.node.exec_cgroups import ExecCgroups
 from agent.policy.cgroup_intents import Rules, intent
 from agent.policy.cgroup_names import CgroupKey, CgroupNameError, ContainerCgroup, PodCgroup
 from agent.policy.cgroup_settings import Settings
-from agent.policy.isolation import Drift, Gap
+from agent.policy.isolation import Drift
 from agent.policy.pins import PinPlan, pins
 from tests.node.scripted_cgroup2 import ScriptedV2
 
@@ -76,7 +76,7 @@ def test_a_change_is_applied_in_order_and_a_second_look_finds_nothing_to_do(
         "pinfold/s/cpuset.cpus",
         "pinfold/e/db/cpuset.cpus",
     ]
-    assert applied == Applied(written=len(plan.pins), seconds=3.0, gap=Gap(2.0))
+    assert applied == Applied(written=len(plan.pins), seconds=3.0, gap_seconds=2.0)
     assert effective(enforcer) == {
         PodCgroup("e"): "0-7",
         DB: "1-2",
@@ -132,7 +132,6 @@ def test_a_failed_write_is_told_and_does_not_stop_the_rest(
     applied = enforcer.apply(plan)
     assert applied.written == len(plan.pins) - 1
     assert {key: type(error) for key, error in applied.failed.items()} == {JOB: OutOfRangeError}
-    assert applied.gap.still_shared == CPUSet.parse("1-2")
     assert effective(enforcer)[WEB] == "0,3-7"
 
 

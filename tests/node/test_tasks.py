@@ -13,9 +13,9 @@ from agent.node.tasks import Task, TaskError, affinity, foreign_tasks, read_task
 PROC = Path("/proc")
 
 
-def process(proc: Path, pid: int, *, name: str = "sleep", allowed: str = "0-3", flags: int = 0, on: int = 0) -> None:
+def process(proc: Path, pid: int, *, name: str = "sleep", allowed: str = "0-3", flags: int = 0) -> None:
     fields = ["S", *(["0"] * 49)]
-    fields[9 - 3], fields[39 - 3] = str(flags), str(on)
+    fields[9 - 3] = str(flags)
     directory = proc / str(pid)
     directory.mkdir(parents=True)
     (directory / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n")
@@ -26,14 +26,13 @@ def test_this_process_is_read_as_the_kernel_has_it() -> None:
     me = read_task(PROC, os.getpid())
     assert set(me.allowed) == os.sched_getaffinity(0)
     assert me.allowed == affinity(os.getpid())
-    assert me.on in me.allowed
     assert not me.kernel
     assert os.getpid() in {task.pid for task in tasks(PROC)}
 
 
 def test_a_name_may_hold_anything(tmp_path: Path) -> None:
-    process(tmp_path, 7, name="a) (b c", allowed="0,2", on=2)
-    assert read_task(tmp_path, 7) == Task(7, "a) (b c", CPUSet.parse("0,2"), 0b11, 2, kernel=False)
+    process(tmp_path, 7, name="a) (b c", allowed="0,2")
+    assert read_task(tmp_path, 7) == Task(7, "a) (b c", CPUSet.parse("0,2"), 0b11, kernel=False)
 
 
 def test_foreign_tasks_are_those_that_may_run_where_they_own_nothing(tmp_path: Path) -> None:

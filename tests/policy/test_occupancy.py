@@ -18,21 +18,20 @@ from agent.model.state import PodRecord, Resize, ResizeState
 from agent.policy.managers import Managers
 from agent.policy.memory_split import pod_splits
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.occupancy import OccupancyMaker, Origin, occupancy
+from agent.policy.occupancy import OccupancyMaker, Origin
 from agent.policy.resize_terms import effective_requests
 from tests.nodes import GIB, named, node
 from tests.pods import app, guaranteed, sized, spelt
 from tests.policy.cpu_machines import regular
-from tests.policy.resizing import Node, capacity, sizes
+from tests.policy.resizing import EXCLUSIVE, Node, capacity, sizes
 from tests.policy.test_admission_properties import nodes, pods
-from tests.policy.test_resize_pinned import EXCLUSIVE
 from tests.policy.test_resize_properties import edits
 
 ORIGIN = Origin("worker-1")
 
 
 def report_of(node: Node) -> Occupancy:
-    return occupancy(node.state, node.managers, node.node, ORIGIN, 1.5)
+    return OccupancyMaker(ORIGIN).report(node.state, node.managers, node.node, 1.5)
 
 
 def held(report: Occupancy, uid: str) -> str:

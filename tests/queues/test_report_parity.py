@@ -15,7 +15,7 @@ from agent.model.quantity import Quantity
 from agent.model.queue import PodGroup, Preemptibility
 from agent.model.state import PodPhase, PodRecord, State
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.occupancy import Origin, occupancy
+from agent.policy.occupancy import OccupancyMaker, Origin
 from agent.policy.preemptibility import pod_preemptibility
 from agent.policy.restore import fresh
 from agent.queues.charge import NANO, ChargeOptions, PodCharge, pod_charge
@@ -39,7 +39,7 @@ def reported(*pods: Pod) -> tuple[NodeReport, NodeReport]:
     """What an agent of these pods pushes, read back, and what it tells an accountant in its own process."""
     records = {pod.uid: PodRecord(pod, PodPhase.RUNNING) for pod in pods}
     state = State(EPOCH, grants=fresh(MANAGERS), pods=records)
-    report = occupancy(state, MANAGERS, NodeCapacity(ROOM, ROOM), Origin("n1"), 1.5)
+    report = OccupancyMaker(Origin("n1")).report(state, MANAGERS, NodeCapacity(ROOM, ROOM), 1.5)
     return decode_report(encode_occupancy(report).encode()), report_of_occupancy(report)
 
 

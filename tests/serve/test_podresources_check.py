@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from agent.commands.podresources import command
 from agent.errors import AgentError
-from agent.formats.podresources import Answers, encode_answers
+from agent.formats.podresources import Answers, AnswersEncoder
 from agent.model.cpuset import CPUSet
 from agent.model.podresources import ContainerView, PodResourcesView, PodView
 from agent.model.state import MemoryBlock
@@ -69,7 +69,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(loop: ServingLoop, path: Path) -> Iterator[PodResourcesServer]:
     server = PodResourcesServer(loop, [Endpoint(SocketAccess(path), limit=RateLimit(0.0001, 8))])
-    server.start(encode_answers(VIEW))
+    server.start(AnswersEncoder().encode(VIEW))
     yield server
     server.stop()
 
@@ -113,7 +113,7 @@ def test_json_has_lists_in_kernel_syntax_and_bytes(server: PodResourcesServer, p
 
 
 def test_without_policies_the_policies_are_the_reason(server: PodResourcesServer, path: Path) -> None:
-    server.publish(encode_answers(PodResourcesView((PodView("web", "default", (ContainerView("c"),)),))))
+    server.publish(AnswersEncoder().encode(PodResourcesView((PodView("web", "default", (ContainerView("c"),)),))))
     shown = check(path)
     assert "allocatable  cpus none (CPU policy none)" in shown
     assert "CPU policy none: no container gets CPUs of its own" in shown
@@ -136,7 +136,7 @@ def test_devices_of_a_kubelet_are_shown(server: PodResourcesServer, path: Path) 
 
 
 def test_nothing_that_another_program_sent_reaches_the_terminal_raw(server: PodResourcesServer, path: Path) -> None:
-    server.publish(encode_answers(PodResourcesView((PodView("a\x1b[2J\nb c", "default"),))))
+    server.publish(AnswersEncoder().encode(PodResourcesView((PodView("a\x1b[2J\nb c", "default"),))))
     assert "default/a\\u001b[2J\\u000ab\\u0020c\n" in check(path)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.formats.podresources import Answers, encode_answers
+from agent.formats.podresources import Answers, AnswersEncoder
 from agent.model.cpuset import CPUSet
 from agent.model.podresources import ContainerView, PodResourcesView, PodView
 from agent.model.state import MemoryBlock
@@ -36,12 +36,12 @@ VIEW = PodResourcesView(
     allocatable_cpus=CPUSet.parse("2-7"),
     allocatable_memory=(MemoryBlock("memory", 1 << 30, 1),),
 )
-ANSWERS = encode_answers(VIEW)
+ANSWERS = AnswersEncoder().encode(VIEW)
 Start = Callable[..., PodResourcesServer]
 
 
 def pods(*names: str) -> Answers:
-    return encode_answers(PodResourcesView(tuple(PodView(name, "default") for name in names)))
+    return AnswersEncoder().encode(PodResourcesView(tuple(PodView(name, "default") for name in names)))
 
 
 @pytest.fixture

@@ -363,6 +363,7 @@ def test_a_bubble_has_memory_too_and_slices_of_it(policy: str) -> None:
     pod = bubble("2", guaranteed("1", "1Gi", name="main"), app(name="side"), memory="4Gi")
     verdict = admit(managers, first, pod)
     assert outcome(verdict) == "b/main=4 b/side=5 b=4-5 shared=0-3,6-7"
+    assert [step.container for step in verdict.merges] == [""]
     assert verdict.affinities == dict.fromkeys(["main", "side"], Hint(0b10, True))
     assert verdict.grants.memory.pod_entries == {"b": (MemoryBlock("memory", 4 * GIB, 0b10),)}
     assert memory_of(verdict.grants, "b").startswith("main=1@1")
@@ -376,6 +377,39 @@ def test_a_refused_bubble_says_why_in_the_words_of_its_scope() -> None:
     assert verdict.message.startswith(
         "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager: cpu: asked 5; "
     )
+
+
+def test_a_bubble_refused_for_its_memory_has_the_numbers_whatever_its_pool_of_cpus_would_be() -> None:
+    managers = node(T8N2, cpu_policy="none", memory_policy="Static", memory_gib=10, **scoped("pod", "single-numa-node"))
+    pod = bubble("2", guaranteed("2", name="main"), app(name="side"), memory="15Gi")
+    verdict = admit(managers, fresh(managers), pod)
+    assert f": memory: asked {15 * GIB}; NUMA node 0 has {9 * GIB} free" in verdict.message
+
+
+def test_a_bubble_refused_for_its_cpus_has_the_numbers_whatever_its_pool_of_memory_would_be() -> None:
+    managers = node(T8N2, **scoped("pod", "single-numa-node"))
+    pod = bubble("5", guaranteed("2", "4Gi", name="main"), app(name="side"), memory="4Gi")
+    assert ": cpu: asked 5; NUMA node 0 has 3 free" in admit(managers, fresh(managers), pod).message
+
+
+def test_a_slice_without_pages_takes_none_of_the_pods() -> None:
+    managers = node(
+        T8N2, memory_policy="Static", memory_gib=10, hugepages={"2Mi": 1}, **scoped("pod", "single-numa-node")
+    )
+    amounts = "cpu=2 memory=4Gi hugepages-2Mi=512Mi"
+    pod = named("b", guaranteed("1", "1Gi", name="main"), app(name="side"), resources=sized(amounts, amounts))
+    verdict = admit(managers, fresh(managers), pod)
+    assert verdict.admitted, verdict.message
+    assert verdict.grants.memory.entries["b"]["side"] == (
+        MemoryBlock("hugepages-2Mi", GIB // 2, 0b1),
+        MemoryBlock("memory", 3 * GIB, 0b1),
+    )
+
+
+def test_a_bubble_too_small_for_its_slices_says_what_to_do() -> None:
+    managers = node(regular(8), **scoped("pod"))
+    pod = bubble("2", guaranteed("2", name="one"), guaranteed("1", name="two"))
+    assert admit(managers, fresh(managers), pod).hint == "ask for fewer CPUs, or wait until other pods end"
 
 
 def test_devices_set_a_floor_for_a_bubble_as_well() -> None:

@@ -44,6 +44,8 @@ def placed(state: dict[int, NUMANodeState], gib: int, hint: Hint, reusable_gib: 
         pytest.param({"n01": 2, "n23": 2}, 3, ANY, [0, 1], id="its own best, although more than would be needed"),
         pytest.param({}, 6, ANY, [0, 1], id="the fewest nodes"),
         pytest.param({}, 6, Hint(0b10, False), [0, 1], id="a hint without room is extended"),
+        pytest.param({}, 6, Hint(0b10, True), [0, 1], id="a preferred one is, to one that is preferred too"),
+        pytest.param({}, 4, Hint(0b1, False), [0, 1], id="one that is not may become one that is not"),
         pytest.param({}, 9, Hint(0b1000, False), [0, 1, 3], id="extended by the lowest nodes that do"),
         pytest.param({"n01": 2}, 1, Hint(0b11, False), [0, 1], id="a group takes more"),
     ],

@@ -183,6 +183,7 @@ def test_none_of_a_resource_is_none() -> None:
     assert pod_request(named("p", sidecar("hugepages-2Mi=0"), app("memory=0"))) == {"memory": 0, "hugepages-2Mi": 0}
     nothing = (MemoryBlock("memory", 0, 1),)
     assert reusable_after(ContainerKind.APP, {}, nothing) == {1: {"memory": 0}}
+    assert reusable_after(ContainerKind.INIT, {}, nothing) == {1: {"memory": 0}}
 
 
 def test_what_can_be_reused_is_not_charged_again() -> None:
@@ -201,6 +202,7 @@ def test_reuse_takes_from_the_identical_mask_only() -> None:
 def test_init_containers_offer_their_largest_block_and_the_others_use_it_up() -> None:
     spare = reusable_after(ContainerKind.INIT, {}, (MemoryBlock("memory", 3, 1),))
     spare = reusable_after(ContainerKind.INIT, spare, (MemoryBlock("memory", 5, 1),))
+    spare = reusable_after(ContainerKind.INIT, spare, (MemoryBlock("memory", 4, 1),))
     assert spare == {1: {"memory": 5}}
     spare = reusable_after(ContainerKind.APP, spare, (MemoryBlock("memory", 2, 1),))
     assert spare == {1: {"memory": 3}}

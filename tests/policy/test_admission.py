@@ -392,6 +392,18 @@ def test_a_bubble_refused_for_its_cpus_has_the_numbers_whatever_its_pool_of_memo
     assert ": cpu: asked 5; NUMA node 0 has 3 free" in admit(managers, fresh(managers), pod).message
 
 
+@pytest.mark.parametrize(
+    ("cpus", "said"),
+    [pytest.param("1", True, id="one CPU has a place"), pytest.param("1500m", False, id="a fraction has none")],
+)
+def test_a_bubble_of_whole_cpus_says_where_they_are(cpus: str, *, said: bool) -> None:
+    managers = node(T8N2, **scoped("pod", "restricted"))
+    verdict = admit(managers, fresh(managers), bubble(cpus, app(name="one"), app(name="two")))
+    assert verdict.admitted, verdict.message
+    (step,) = verdict.merges
+    assert (step.providers[1] is not None) is said
+
+
 def test_a_slice_without_pages_takes_none_of_the_pods() -> None:
     managers = node(
         T8N2, memory_policy="Static", memory_gib=10, hugepages={"2Mi": 1}, **scoped("pod", "single-numa-node")

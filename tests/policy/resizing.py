@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+from agent.model.machine import CPUTopology
 from agent.model.pod import Container, Pod, PodCondition, ResourceRequirements
 from agent.model.quantity import Quantity
 from agent.model.state import PodRecord, State
@@ -15,8 +17,16 @@ from agent.policy.plan import decide, settle
 from agent.policy.resize_lifecycle import Actuation
 from agent.policy.resize_terms import conditions
 from agent.policy.restore import fresh
+from tests.nodes import node
 from tests.pods import amounts
 from tests.states import EPOCH
+
+EXCLUSIVE = {
+    "InPlacePodVerticalScalingExclusiveCPUs": True,
+    "InPlacePodVerticalScalingExclusiveMemory": True,
+    "PodLevelResourceManagers": True,
+    "CPUManagerPolicyAlphaOptions": True,
+}
 
 
 def capacity(allocatable: str) -> NodeCapacity:
@@ -70,6 +80,17 @@ class Node:
 
     def cpus(self, name: str, container: str = "app") -> str:
         return str(self.state.grants.cpu.entries[self.wanted[name].uid][container])
+
+
+def exclusive_node(topology: CPUTopology, reserved: str = "0", **config: Any) -> Node:
+    """A node that resizes exclusive CPUs and memory in place. reserved, config: as for `tests.nodes.node`."""
+    managers = node(topology, reserved, feature_gates=EXCLUSIVE, **config)
+    return Node(managers, capacity(f"cpu={topology.num_cpus - 1} memory=512Gi"))
+
+
+def cpu(count: int, memory: str = "1Gi") -> str:
+    """Amounts as `tests.pods.amounts` reads them."""
+    return f"cpu={count} memory={memory}"
 
 
 def sizes(pod: Pod, requests: str, limits: str | None = None, *, container: str = "app") -> Pod:

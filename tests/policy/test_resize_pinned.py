@@ -9,29 +9,12 @@ import pytest
 
 from agent.model.cpuset import CPUSet
 from agent.model.machine import CPUTopology
-from agent.model.pod import Pod
 from agent.model.state import FirstGrant, ResizeState, Shortfall
 from agent.policy.resize_pinned import PinnedResizeRefusal, resize_pinned
 from tests.nodes import GIB, admitted, cpus_of, memory_of, named, node
-from tests.pods import app, guaranteed, init, sidecar, sized
+from tests.pods import guaranteed, init
 from tests.policy.cpu_machines import drawn, regular
-from tests.policy.resizing import Node, capacity, said, sizes
-
-EXCLUSIVE = {
-    "InPlacePodVerticalScalingExclusiveCPUs": True,
-    "InPlacePodVerticalScalingExclusiveMemory": True,
-    "PodLevelResourceManagers": True,
-    "CPUManagerPolicyAlphaOptions": True,
-}
-
-
-def exclusive_node(topology: CPUTopology, reserved: str = "0", **config: Any) -> Node:
-    managers = node(topology, reserved, feature_gates=EXCLUSIVE, **config)
-    return Node(managers, capacity(f"cpu={topology.num_cpus - 1} memory=512Gi"))
-
-
-def cpu(count: int, memory: str = "1Gi") -> str:
-    return f"cpu={count} memory={memory}"
+from tests.policy.resizing import EXCLUSIVE, cpu, exclusive_node, said, sizes
 
 
 @pytest.mark.parametrize(
@@ -202,48 +185,6 @@ def test_one_container_shrinks_for_another_in_one_resize() -> None:
     assert cpus_of(node.state.grants) == "p/a=1-2,5-7 p/b=3-4 shared=0"
     node.want(sizes(sizes(pod, cpu(2), container="a"), cpu(5), container="b"))
     assert cpus_of(node.state.grants) == "p/a=1-2 p/b=3-7 shared=0"
-
-
-# --- bubbles ------------------------------------------------------------------------------------------------------------
-
-
-def bubble(cpus: int, main: int, memory: str = "4Gi") -> Pod:
-    whole = cpu(cpus, memory)
-    return named("b", guaranteed(str(main), name="main"), app(name="side"), resources=sized(whole, whole))
-
-
-def test_a_bubble_grows_and_shrinks_with_its_slices() -> None:
-    node = exclusive_node(regular(8), topology_policy="best-effort", topology_scope="pod")
-    node.want(bubble(4, 2))
-    first = "b/main=1-2 b/side=3-4 b=1-4 shared=0,5-7"
-    assert cpus_of(node.state.grants) == first
-    node.want(bubble(6, 2))
-    assert cpus_of(node.state.grants) == "b/main=1-2 b/side=3-6 b=1-6 shared=0,7"
-    node.want(bubble(6, 4))
-    assert cpus_of(node.state.grants) == "b/main=1-4 b/side=5-6 b=1-6 shared=0,7"
-    node.want(bubble(5, 2))
-    assert cpus_of(node.state.grants) == "b/main=1-2 b/side=3-5 b=1-5 shared=0,6-7"
-    node.want(bubble(4, 2))
-    assert cpus_of(node.state.grants) == first
-    node.want(bubble(3, 2))
-    assert node.record("b").resize.reason == "below_first_admission"
-
-
-def test_a_slice_that_leaves_the_pods_shared_pool_empty_is_infeasible() -> None:
-    node = exclusive_node(regular(8), topology_policy="best-effort", topology_scope="pod")
-    node.want(bubble(4, 2))
-    node.want(bubble(4, 4))
-    resize = node.record("b").resize
-    assert (resize.state, resize.reason) == (ResizeState.INFEASIBLE, "EmptyPodSharedPoolError")
-
-
-def test_a_sidecars_slice_grows_inside_the_bubble() -> None:
-    node = exclusive_node(regular(8), topology_policy="best-effort", topology_scope="pod")
-    whole = cpu(6, "8Gi")
-    pod = named("b", sidecar(cpu(1), cpu(1)), guaranteed("2"), app(name="side"), resources=sized(whole, whole))
-    node.want(pod)
-    node.want(sizes(pod, cpu(2), container="sidecar"))
-    assert cpus_of(node.state.grants) == "b/sidecar=1,4 b/app=2-3 b/side=5-6 b=1-6 shared=0,7"
 
 
 # --- memory -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,160 @@
+"""A bubble that is resized: the pod's own CPUs and memory first, its slices inside it, the rest shared by the pod."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.model.pod import Pod
+from agent.model.state import ResizeState, Shortfall
+from agent.policy.plan import start_container
+from tests.nodes import GIB, cpus_of, memory_of, named
+from tests.pods import app, guaranteed, init, sidecar, sized
+from tests.policy.cpu_machines import regular
+from tests.policy.resizing import cpu, exclusive_node, sizes
+
+
+def bubble(cpus: int, main: int, memory: str = "4Gi") -> Pod:
+    whole = cpu(cpus, memory)
+    return named("b", guaranteed(str(main), name="main"), app(name="side"), resources=sized(whole, whole))
+
+
+def test_a_bubble_grows_and_shrinks_with_its_slices() -> None:
+    node = exclusive_node(regular(8), topology_policy="best-effort", topology_scope="pod")
+    node.want(bubble(4, 2))
+    first = "b/main=1-2 b/side=3-4 b=1-4 shared=0,5-7"
+    assert cpus_of(node.state.grants) == first
+    node.want(bubble(6, 2))
+    assert cpus_of(node.state.grants) == "b/main=1-2 b/side=3-6 b=1-6 shared=0,7"
+    node.want(bubble(6, 4))
+    assert cpus_of(node.state.grants) == "b/main=1-4 b/side=5-6 b=1-6 shared=0,7"
+    node.want(bubble(5, 2))
+    assert cpus_of(node.state.grants) == "b/main=1-2 b/side=3-5 b=1-5 shared=0,6-7"
+    node.want(bubble(4, 2))
+    assert cpus_of(node.state.grants) == first
+    node.want(bubble(3, 2))
+    assert node.record("b").resize.reason == "below_first_admission"
+
+
+def test_a_slice_that_leaves_the_pods_shared_pool_empty_is_infeasible() -> None:
+    node = exclusive_node(regular(8), topology_policy="best-effort", topology_scope="pod")
+    node.want(bubble(4, 2))
+    node.want(bubble(4, 4))
+    resize = node.record("b").resize
+    assert (resize.state, resize.reason) == (ResizeState.INFEASIBLE, "EmptyPodSharedPoolError")
+
+
+def test_a_sidecars_slice_grows_inside_the_bubble() -> None:
+    node = exclusive_node(regular(8), topology_policy="best-effort", topology_scope="pod")
+    whole = cpu(6, "8Gi")
+    pod = named("b", sidecar(cpu(1), cpu(1)), guaranteed("2"), app(name="side"), resources=sized(whole, whole))
+    node.want(pod)
+    node.want(sizes(pod, cpu(2), container="sidecar"))
+    assert cpus_of(node.state.grants) == "b/sidecar=1,4 b/app=2-3 b/side=5-6 b=1-6 shared=0,7"
+
+
+def resized(pod: Pod, cpus: int, memory: str = "8Gi") -> Pod:
+    """The pod with other resources of its own."""
+    return replace(pod, resources=sized(cpu(cpus, memory), cpu(cpus, memory)))
+
+
+def with_init(own: int) -> Pod:
+    """A pod of six CPUs: an init container that shares, a sidecar, one with `own` CPUs, an app, and one that shares."""
+    kinds = (init(), sidecar(cpu(1), cpu(1)), init(cpu(own), cpu(own), name="own"), guaranteed("2"), app(name="side"))
+    return resized(named("b", *kinds), 6)
+
+
+@pytest.mark.parametrize(
+    ("own", "sidecars", "expected"),
+    [
+        pytest.param(2, 1, "b/own=2-3 b/app=2-3 b/side=4-8", id="what it has is still there"),
+        pytest.param(3, 1, "b/own=2-4 b/app=2-3 b/side=4-8", id="apps are no hindrance: they start later"),
+        pytest.param(3, 3, "b/own=2-3,6 b/app=2-3 b/side=6-8", id="a sidecar takes some of it: others in their place"),
+    ],
+)
+def test_an_init_container_keeps_its_slice_while_it_is_whole(own: int, sidecars: int, expected: str) -> None:
+    node = exclusive_node(regular(10), topology_policy="best-effort", topology_scope="pod")
+    pod = with_init(own)
+    node.want(pod)
+    node.want(sizes(resized(pod, 8), cpu(sidecars), container="sidecar"))
+    cpus = cpus_of(node.state.grants)
+    assert cpus.startswith("b/init=1-8 b/sidecar=1")  # it ran before the sidecar took its slice
+    assert cpus[cpus.index("b/own") :] == f"{expected} b=1-8 shared=0,9"
+    node.want(pod)  # back to its first size: the same slice for who runs on, and for the init container what it has now
+    assert (
+        cpus_of(node.state.grants)
+        == f"b/init=1-6 b/sidecar=1 {expected.split()[0]} b/app=2-3 b/side=4-6 b=1-6 shared=0,7-9"
+    )
+
+
+# --- memory -------------------------------------------------------------------------------------------------------------
+
+
+def memory_pod(memory: str, cpus: int = 2) -> Pod:
+    apps = (init(cpu(1, "2Gi"), cpu(1, "2Gi")), guaranteed("1", "3Gi"), app(name="side"))
+    return resized(named("b", *apps), cpus, memory)
+
+
+@pytest.mark.parametrize("cpu_policy", ["static", "none"])
+def test_the_memory_of_a_bubble_grows_over_more_nodes_and_comes_back(cpu_policy: str) -> None:
+    """What has no slice shares the rest of the pod's bytes, wherever these are; no policy of CPUs is needed for it."""
+    managers: dict[str, Any] = {"cpu_policy": cpu_policy, "memory_policy": "Static", "memory_gib": 16}
+    node = exclusive_node(regular(8, numa=2), topology_policy="best-effort", topology_scope="pod", **managers)
+    node.want(memory_pod("6Gi"))
+    first = node.state.grants
+    assert memory_of(first, "b") == "init=2@0 app=3@0 side=3@0"
+    for pod, expected in (
+        (memory_pod("10Gi"), "init=2@0 app=3@0 side=7@0"),
+        (memory_pod("20Gi"), "init=2@0,1 app=3@0,1 side=17@0,1"),
+        (memory_pod("20Gi", cpus=3), "init=2@0,1 app=3@0,1 side=17@0,1"),
+        (memory_pod("7Gi"), "init=2@0 app=3@0 side=4@0"),
+    ):
+        node.want(pod)
+        assert memory_of(node.state.grants, "b") == expected
+    node.want(memory_pod("6Gi"))
+    assert node.state.grants == first
+
+
+def test_memory_of_an_init_container_that_has_ended_does_not_come_back_with_a_resize() -> None:
+    node = exclusive_node(regular(8), topology_policy="best-effort", topology_scope="pod", memory_policy="Static")
+    node.want(memory_pod("6Gi"))
+    node.state = start_container(node.state, "b", "app")
+    node.want(memory_pod("7Gi"))
+    assert memory_of(node.state.grants, "b") == "app=3@0 side=4@0"
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        pytest.param(memory_pod("5Gi"), "below_first_admission", id="less than its first admission gave"),
+        pytest.param(
+            sizes(memory_pod("6Gi"), cpu(1, "6Gi")), "EmptyPodSharedPoolError", id="nothing is left for who shares"
+        ),
+    ],
+)
+def test_what_a_bubbles_memory_cannot_become(pod: Pod, reason: str) -> None:
+    node = exclusive_node(regular(8), topology_policy="best-effort", topology_scope="pod", memory_policy="Static")
+    node.want(memory_pod("6Gi"))
+    before = node.state.grants
+    node.want(pod)
+    resize = node.record("b").resize
+    assert (resize.state, resize.reason) == (ResizeState.INFEASIBLE, reason)
+    assert node.state.grants == before
+
+
+def test_a_bubble_that_cannot_grow_where_its_memory_is_waits() -> None:
+    node = exclusive_node(
+        regular(8, numa=2),
+        topology_policy="single-numa-node",
+        topology_scope="pod",
+        memory_policy="Static",
+        memory_gib=16,
+    )
+    node.want(memory_pod("6Gi"), named("q", guaranteed("1", "8Gi")))
+    node.want(memory_pod("10Gi"))
+    resize = node.record("b").resize
+    assert (resize.state, resize.shortfall) == (ResizeState.DEFERRED, (Shortfall("memory", 3 * GIB, 0b1),))
+    node.end("q")
+    assert memory_of(node.state.grants, "b") == "init=2@0 app=3@0 side=7@0"

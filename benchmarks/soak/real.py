@@ -30,8 +30,8 @@ from tests.agents import TWO_SOCKETS, Agent
 from tests.serve.browser import free_port
 
 _KILLING = 0.2  # of the time: the agent is killed at times, so that no process lives long enough for a line
-# What fills once is no growth: changes and reports kept for watchers, Events that wait, the most that the C library ever had in use at
-# once. Nearly all of it is there after two to three minutes of this churn; what comes in that time is printed and has a bound.
+# What fills once is no growth: changes and reports kept for watchers, Events that wait, the most that the C library ever had in
+# use at once. Nearly all of it is there after two to three minutes of this churn; what comes until then is printed and bounded.
 _WARM_UP_SECONDS = 180.0
 _WARM_UP_MIB = 10.0
 _MOST_WARM_UP = 0.4  # of the rest, where that is shorter

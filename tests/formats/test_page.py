@@ -3,7 +3,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from html.parser import HTMLParser
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,46 +21,12 @@ from agent.policy.managers import ManagerConfig, start
 from agent.policy.policy_machine import policy_machine
 from agent.serve.board import NodeView
 from tests.agents import TWO_SOCKETS
+from tests.html_outline import Outline
 from tests.nodes import GIB, PODS_ON, named
 from tests.pods import app, sized
 from tests.serve.views import empty_view, exclusive, shared, with_pods
 
 MACHINE = read_topology(TWO_SOCKETS)
-VOID = {"meta", "link", "rect", "br", "wbr"}
-
-
-class Outline(HTMLParser):
-    """Every element with its attributes, the text, and whether the elements nest."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str]]] = []
-        self.words: list[str] = []
-        self.open: list[str] = []
-        self.wrong: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {name: value or "" for name, value in attrs}))
-        closed = self.get_starttag_text() or ""
-        if tag not in VOID and not closed.endswith("/>"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in VOID:
-            return
-        if not self.open or self.open[-1] != tag:
-            self.wrong.append(tag)
-        else:
-            self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
 
 
 def two_sockets(*, scope: str = "pod") -> NodeView:

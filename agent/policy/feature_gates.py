@@ -1,4 +1,7 @@
-"""The kubelet's feature gates that change a decision, under their own names."""
+"""The kubelet's feature gates that change a decision, under their own names.
+
+TopologyManagerPolicyAlphaOptions and TopologyManagerPolicyBetaOptions are none of them: every topology option of 1.36 is stable.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,6 @@ _NAMES: Mapping[str, str] = {
     "pod_level_resource_managers": "PodLevelResourceManagers",
     "cpu_manager_policy_alpha_options": "CPUManagerPolicyAlphaOptions",
     "cpu_manager_policy_beta_options": "CPUManagerPolicyBetaOptions",
-    "topology_manager_policy_alpha_options": "TopologyManagerPolicyAlphaOptions",
-    "topology_manager_policy_beta_options": "TopologyManagerPolicyBetaOptions",
     "disable_cpu_quota_with_exclusive_cpus": "DisableCPUQuotaWithExclusiveCPUs",
     "in_place_pod_vertical_scaling": "InPlacePodVerticalScaling",
     "in_place_pod_level_resources_vertical_scaling": "InPlacePodLevelResourcesVerticalScaling",
@@ -26,7 +27,6 @@ _MANAGERS = _NAMES["pod_level_resource_managers"]
 _ALPHA = frozenset(
     {
         "CPUManagerPolicyAlphaOptions",
-        "TopologyManagerPolicyAlphaOptions",
         "InPlacePodVerticalScalingExclusiveCPUs",
         "InPlacePodVerticalScalingExclusiveMemory",
     }
@@ -35,7 +35,6 @@ _BETA = frozenset(
     {
         "PodLevelResources",
         "CPUManagerPolicyBetaOptions",
-        "TopologyManagerPolicyBetaOptions",
         "InPlacePodLevelResourcesVerticalScaling",
     }
 )
@@ -59,8 +58,6 @@ class FeatureGates:
     pod_level_resource_managers: bool = False
     cpu_manager_policy_alpha_options: bool = False
     cpu_manager_policy_beta_options: bool = True
-    topology_manager_policy_alpha_options: bool = False
-    topology_manager_policy_beta_options: bool = True
     disable_cpu_quota_with_exclusive_cpus: bool = True
     in_place_pod_vertical_scaling: bool = True
     in_place_pod_level_resources_vertical_scaling: bool = True

@@ -41,15 +41,13 @@ class TopologyOptionError(BadInputError):
 
 @dataclass(frozen=True, slots=True)
 class TopologyPolicy:
-    """The policy and the options that change a decision.
-
-    max_allowable_numa_nodes: as configured. It bounds the kubelet, whose work doubles with every node; ours does not.
+    """The policy and the options that change a decision. max-allowable-numa-nodes is none: it bounds the kubelet, whose work
+    doubles with every node; ours does not.
     """
 
     name: TopologyPolicyName = TopologyPolicyName.NONE
     prefer_closest_numa_nodes: bool = False
     scope: TopologyScope = TopologyScope.CONTAINER
-    max_allowable_numa_nodes: int = DEFAULT_MAX_ALLOWABLE
 
 
 def validate_topology_options(
@@ -67,12 +65,12 @@ def validate_topology_options(
     """
     if policy == TopologyPolicyName.NONE:
         return TopologyPolicy()
-    prefer_closest, most = False, DEFAULT_MAX_ALLOWABLE
+    prefer_closest = False
     for name in sorted(options):
         if name == PREFER_CLOSEST:
             prefer_closest = _boolean(name, options[name])
         elif name == MAX_ALLOWABLE:
-            most = _node_count(name, options[name])
+            _check_node_count(name, options[name])
         else:
             raise TopologyOptionError(
                 f"unknown Topology Manager Policy option: {quote(name)}",
@@ -88,7 +86,7 @@ def validate_topology_options(
         raise TopologyOptionError(
             f"unknown scope: {quote(scope)}", hint=f"topologyManagerScope is one of: {', '.join(TopologyScope)}"
         )
-    return TopologyPolicy(TopologyPolicyName(policy), prefer_closest, TopologyScope(scope), most)
+    return TopologyPolicy(TopologyPolicyName(policy), prefer_closest, TopologyScope(scope))
 
 
 def _boolean(name: str, text: str) -> bool:
@@ -98,7 +96,7 @@ def _boolean(name: str, text: str) -> bool:
         raise TopologyOptionError(f"bad value for option {quote(name)}: {error}", hint="write true or false") from error
 
 
-def _node_count(name: str, text: str) -> int:
+def _check_node_count(name: str, text: str) -> None:
     fault = None
     if not _INTEGER.fullmatch(text):
         fault = "invalid syntax"
@@ -114,7 +112,6 @@ def _node_count(name: str, text: str) -> int:
             f"the minimum value of {quote(name)} should not be less than {DEFAULT_MAX_ALLOWABLE}",
             hint=f"leave {MAX_ALLOWABLE} out, or write {DEFAULT_MAX_ALLOWABLE} or more",
         )
-    return int(text)
 
 
 def _check_distances(numa_nodes: NodeMask, distances: Mapping[int, tuple[int, ...]]) -> None:

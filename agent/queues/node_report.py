@@ -92,16 +92,3 @@ def _reported(pod: PodOccupancy) -> ReportedPod:
         Amounts.of(pod.terms.desired, pod.requested_gpu_hundredths),
         pod.gpu_memory,
     )
-
-
-def changes(before: NodeReport, after: NodeReport) -> NodeReport:
-    """The difference between two full reports of a node, `before` being the one that was acknowledged last."""
-    return NodeReport(
-        after.node,
-        after.stamp,
-        before.stamp,
-        {uid: pod for uid, pod in after.pods.items() if before.pods.get(uid) != pod},
-        tuple(uid for uid in before.pods if uid not in after.pods),
-        {} if before.allocatable == after.allocatable else after.allocatable,
-        after.boot_id,
-    )

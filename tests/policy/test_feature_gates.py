@@ -30,7 +30,6 @@ def changed(gates: Mapping[str, bool], version: str = "1.36") -> set[str]:
             "1.36",
             {
                 "cpu_manager_policy_alpha_options",
-                "topology_manager_policy_alpha_options",
                 "in_place_pod_vertical_scaling_exclusive_cpus",
                 "in_place_pod_vertical_scaling_exclusive_memory",
                 "pod_level_resource_managers",
@@ -44,12 +43,11 @@ def changed(gates: Mapping[str, bool], version: str = "1.36") -> set[str]:
             {
                 "pod_level_resources",
                 "cpu_manager_policy_beta_options",
-                "topology_manager_policy_beta_options",
                 "in_place_pod_level_resources_vertical_scaling",
             },
         ),
         (
-            {"AllBeta": False, "PodLevelResources": True, "TopologyManagerPolicyBetaOptions": True},
+            {"AllBeta": False, "PodLevelResources": True},
             "1.37",
             {"cpu_manager_policy_beta_options", "in_place_pod_level_resources_vertical_scaling"},
         ),

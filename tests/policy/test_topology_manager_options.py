@@ -73,7 +73,7 @@ def test_prefer_closest_needs_the_distances_of_every_node() -> None:
 def test_options_become_the_policy() -> None:
     options = {"prefer-closest-numa-nodes": "1", "max-allowable-numa-nodes": "+12"}
     assert validate_topology_options("single-numa-node", "pod", options, 0b11, flat_distances(2)) == TopologyPolicy(
-        TopologyPolicyName.SINGLE_NUMA_NODE, True, TopologyScope.POD, 12
+        TopologyPolicyName.SINGLE_NUMA_NODE, True, TopologyScope.POD
     )
 
 

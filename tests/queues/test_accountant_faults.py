@@ -15,8 +15,9 @@ from agent.queues.accountant import Accountant
 from agent.queues.accountant_view import capture, view_of
 from agent.queues.accounting import Taken
 from agent.queues.charge import NANO
-from agent.queues.node_report import NodeReport, changes
+from agent.queues.node_report import NodeReport
 from agent.queues.node_report_format import decode_report, encode_report
+from tests.queues.node_reports import changes
 from tests.queues.test_accountant import CORES, EPOCH, accountant, objects, reported
 
 

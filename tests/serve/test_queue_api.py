@@ -14,7 +14,6 @@ from agent.formats.pods import decode_pod
 from agent.formats.queue_objects import decode_objects
 from agent.queues.accountant import AccountantOptions
 from agent.queues.ledger import LedgerOptions
-from agent.queues.node_report import changes
 from agent.queues.node_report_format import encode_report
 from agent.serve.accountant import AccountantService
 from agent.serve.accountant_store import AccountantStore
@@ -29,6 +28,7 @@ from agent.serve.series import Tally
 from agent.serve.sockets import SocketAccess
 from agent.serve.tls import ServerTLS
 from tests.certificates import Pair, make_ca, make_pair
+from tests.queues.node_reports import changes
 from tests.serve.accountants import node, pod, pod_group, post, queue, report, service, trusting
 
 

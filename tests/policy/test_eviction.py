@@ -70,6 +70,7 @@ def test_the_least_important_goes_first_and_of_these_the_last_in_line() -> None:
     assert chosen(*here, a=1, b=1, c=1, d=1) == "c"
     assert chosen(*here, a=1, b=1, d=1) == "b"
     assert chosen(*here, a=1, d=1) == "a"
+    assert chosen(*node(pod("a"), pod("b", 1)), a=1, b=1) == "a"
 
 
 def test_a_pod_that_could_not_be_evicted_lets_others_go_first() -> None:
@@ -97,6 +98,12 @@ def test_nobody_else_is_evicted(change: dict[str, Any], seen: dict[str, Any]) ->
     state, observed = node(pod(), **seen)
     record = replace(state.pods["a"], **change)
     assert chosen(replace(state, pods={"a": record}), observed, a=1) == ""
+
+
+def test_those_after_one_that_has_its_place_can_be_evicted() -> None:
+    state, seen = node(pod("a"), pod("b"))
+    placed = replace(state.pods["a"], unplaced=None)
+    assert chosen(replace(state, pods={**state.pods, "a": placed}), seen, a=1, b=1) == "b"
 
 
 def test_time_counts_from_the_first_look_at_which_all_was_well() -> None:

@@ -98,7 +98,7 @@ class Keeper:
         found: tuple[Decision, ...] = ()
         fitted = state.grants
         if running is not None:
-            state, found = recover(self.managers, self.node, state, seen, running)
+            state, found = recover(self.managers, self.node, state, seen, running, self.refused)
         plan = decide(self.managers, self.node, state, seen, self.refused, retry=retry)
         after = plan.state
         if repair.waiting and after.grants != fitted:  # a pod that had to do with what waits may have ended

@@ -16,7 +16,7 @@ from agent.model.state import CPUState, FirstGrant, Grants, PodPhase, PodRecord,
 from agent.policy.adopt import Observed, RunningPod, adopt
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.observation import Decision, Event, Observation, Wanted
+from agent.policy.observation import Decision, Event, Observation, Refused, Wanted
 from agent.policy.plan import decide
 from agent.policy.removal import holds
 from agent.policy.repair_plan import Rule
@@ -35,17 +35,23 @@ class Running:
 
 
 def recover(
-    managers: Managers, node: NodeCapacity, state: State, seen: Observation, running: Running
+    managers: Managers,
+    node: NodeCapacity,
+    state: State,
+    seen: Observation,
+    running: Running,
+    refused: Mapping[str, Refused],
 ) -> tuple[State, tuple[Decision, ...]]:
-    """The state with what runs and was not in it, and what happened. The same state where all that runs is known.
+    """The state with what runs and was not in it, and what happened. The same state where nothing comes to it.
 
-    A pod that proves nothing is left to its admission, after everything that is proven.
+    A pod that proves nothing is left to its admission, after everything that is proven. refused: by the last look; that they
+    prove nothing was said then.
     """
     unknown = {uid for uid in running.containers if uid not in state.pods and not holds(state.grants, uid)}
     if not unknown:
         return state, ()
     known = [each for each in with_uids(state, seen.wanted) if each.pod.uid in state.pods]
-    before = decide(managers, node, state, replace(seen, wanted=known, fresh_uids=()), {})
+    before = decide(managers, node, state, replace(seen, wanted=known, fresh_uids=()), refused)
     wanted = _named(before.state, seen.wanted, unknown, running.names)
     pods = {uid: record.pod for uid, record in before.state.pods.items()}
     pods.update((uid, each.pod) for uid, each in wanted.items())
@@ -54,9 +60,10 @@ def recover(
     }
     grants, steps = adopt(managers, before.state.grants, everything)
     decisions = list(before.decisions)
+    said = {each.pod.uid for each in refused.values()}
     for step in steps:
-        if step.pods[0] in unknown:
-            event = Event.ADOPTED if step.rule is Rule.ADOPTED else Event.NOT_PROVEN
+        event = Event.ADOPTED if step.rule is Rule.ADOPTED else Event.NOT_PROVEN
+        if step.pods[0] in unknown and not (event is Event.NOT_PROVEN and step.pods[0] in said):
             decisions.append(Decision(event, pods[step.pods[0]], message=step.text))
     grants, held = _hold_back(managers, grants, {uid: running.containers[uid] for uid in unknown if uid not in pods})
     decisions += held
@@ -80,7 +87,7 @@ def recover(
         pods={**before.state.pods, **records},
         manifest_uids={**before.state.manifest_uids, **uids},
     )
-    return after, tuple(decisions)
+    return (state if after == state else after), tuple(decisions)
 
 
 def _named(

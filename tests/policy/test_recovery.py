@@ -67,6 +67,31 @@ def test_it_says_what_it_took_over_and_what_it_could_not(tmp_path: Path) -> None
     assert events == [Event.ADOPTED, Event.NOT_PROVEN, Event.ADOPTED, Event.ADMITTED]
 
 
+@pytest.mark.parametrize(
+    ("pods", "running", "events"),
+    [
+        pytest.param(
+            [replace(pod("large", cpu="20"), uid="")],
+            on(large="0-7"),
+            [Event.NOT_PROVEN, Event.REFUSED],
+            id="it proves nothing and is refused",
+        ),
+        pytest.param([], on(x="0-7"), [], id="nobody names it, and it holds nothing"),
+    ],
+)
+def test_while_a_source_is_silent_what_cannot_be_taken_over_is_told_once_and_nothing_is_written_again(
+    tmp_path: Path, pods: list[Pod], running: Running, events: list[Event]
+) -> None:
+    """What runs is looked at again until every source has spoken, which may take long."""
+    with started(tmp_path) as keeper:
+        silent = frozenset({"apiserver"})
+        assert [each.event for each in look(keeper, *pods, running=running, silent_sources=silent)] == events
+        before = keeper.state
+        for _ in range(3):
+            assert look(keeper, *pods, running=running, silent_sources=silent) == ()
+        assert keeper.state is before
+
+
 def test_a_manifest_without_a_uid_is_known_again_by_the_name_on_its_cgroup(tmp_path: Path) -> None:
     with started(tmp_path) as keeper:
         look(keeper, replace(A, uid=""), running=on(a="5-6"))

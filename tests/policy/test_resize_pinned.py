@@ -11,6 +11,7 @@ from agent.model.cpuset import CPUSet
 from agent.model.machine import CPUTopology
 from agent.model.state import FirstGrant, ResizeState, Shortfall
 from agent.policy.resize_pinned import PinnedResizeRefusal, resize_pinned
+from agent.policy.restore import refit
 from tests.nodes import GIB, admitted, cpus_of, memory_of, named, node
 from tests.pods import guaranteed, init
 from tests.policy.cpu_machines import drawn, regular
@@ -219,6 +220,18 @@ def test_memory_below_the_first_admission_is_infeasible() -> None:
     node.want(pod)
     node.want(sizes(pod, cpu(1, "2Gi")))
     assert node.record("p").resize.reason == "below_first_admission"
+
+
+def test_memory_on_a_numa_node_that_is_gone_is_resized_on_those_that_are_there() -> None:
+    config: dict[str, Any] = {"memory_policy": "Static", "topology_policy": "best-effort", "memory_gib": 16}
+    node = exclusive_node(regular(8, numa=2), **config)
+    pod = named("p", guaranteed("5", "4Gi"))
+    node.want(pod)
+    assert memory_of(node.state.grants, "p") == "app=4@0,1"
+    node.managers = exclusive_node(regular(8), **config).managers
+    node.state = replace(node.state, grants=refit(node.managers, node.state.grants))
+    node.want(sizes(pod, cpu(5, "5Gi")))
+    assert memory_of(node.state.grants, "p") == "app=5@0"
 
 
 def test_a_node_of_single_blocks_is_not_drawn_into_a_group() -> None:

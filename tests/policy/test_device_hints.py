@@ -101,13 +101,21 @@ def test_nor_do_devices_that_are_near_to_no_node() -> None:
     assert device_hints(0b11, given_to(0)) == DeviceHints()
 
 
-@pytest.mark.parametrize("existing", [(0b001, 0b010, 0b100), (0b011, 0b110)])
-def test_what_can_be_counted_is_exact(existing: tuple[int, ...]) -> None:
-    told = device_hints(0b111, given_to(*existing)).containers["app"]
+@pytest.mark.parametrize(
+    ("nodes", "existing", "size"),
+    [
+        pytest.param(0b111, (0b001, 0b010, 0b100), 3, id="each near to one node"),
+        pytest.param(0b111, (0b011, 0b110), 1, id="near to several"),
+        pytest.param(0b11, (0b11, 0b01, 0b10), 2, id="every node is needed"),
+        pytest.param((1 << 40) - 1, tuple(1 << node for node in range(20)), 20, id="each near to one of many nodes"),
+    ],
+)
+def test_what_can_be_counted_is_exact(nodes: int, existing: tuple[int, ...], size: int) -> None:
+    told = device_hints(nodes, given_to(*existing)).containers["app"]
     assert told is not None
     hints = told[GPU]
     assert isinstance(hints, CapacityHints)
-    assert hints.exact
+    assert (hints.exact, hints.preferred_size) == (True, size)
 
 
 def test_cpus_follow_a_device_to_its_node() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from agent.model.cpuset import CPUSet, format_list
+from agent.model.cpuset import format_list
 from agent.model.devices import DeviceNodes, NodeDevices
 from agent.model.machine import Machine
 from agent.model.numa import NodeMask
@@ -103,7 +103,7 @@ def _elsewhere(machine: Machine, grants: Grants, uid: str, container: str, held:
 
 def _place(machine: Machine, grants: Grants, uid: str, container: str) -> tuple[str, NodeMask]:
     """What a container, or else its pod's bubble, holds for itself, and on which NUMA nodes."""
-    cpus = grants.cpu.entries.get(uid, {}).get(container) or grants.cpu.pod_entries.get(uid, CPUSet())
+    cpus = grants.cpu.entries.get(uid, {}).get(container) or grants.cpu.pod_entries.get(uid)
     if cpus:
         return "CPUs", sum(1 << node for node, mask in machine.topology.numa_masks.items() if mask & cpus.mask)
     nodes = 0

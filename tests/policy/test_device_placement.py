@@ -9,7 +9,7 @@ import pytest
 from agent.model.cpuset import CPUSet
 from agent.model.devices import DeviceNodes, NodeDevices
 from agent.model.pod import Container, Pod
-from agent.model.state import State
+from agent.model.state import CPUState, Grants, MemoryBlock, MemoryState, State
 from agent.policy.device_placement import DEVICES_AWAITED, DEVICES_ELSEWHERE, misaligned
 from agent.policy.managers import Managers
 from agent.policy.observation import Decision, Event, Observation, Plan, Wanted
@@ -98,6 +98,13 @@ def test_a_pod_is_placed_once_its_devices_are_told() -> None:
             "restricted",
             "kubelet",
             id="hugepages are no devices",
+        ),
+        pytest.param(
+            told(),
+            named("a", app(f"cpu=2 memory=1Gi {GPU}=0", f"cpu=2 memory=1Gi {GPU}=0")),
+            "restricted",
+            "kubelet",
+            id="it asks for none of them",
         ),
     ],
 )
@@ -192,6 +199,35 @@ def test_memory_is_what_a_container_without_cpus_of_its_own_is_measured_by() -> 
     here.look(told(wait=0.0), named("a", app(asks, asks)))
     (mark,) = misaligned(here.managers, here.plan.state, told(1)).values()
     assert mark.message.endswith("on NUMA node 1, its memory on 0")
+
+
+@pytest.mark.parametrize(
+    ("held", "where"),
+    [
+        pytest.param(Grants(CPUState(pod_entries={"a": CPUSet.parse("8-15")})), "its CPUs on 1", id="CPUs"),
+        pytest.param(
+            Grants(memory=MemoryState(pod_entries={"a": (MemoryBlock("memory", 1, 0b10),)})),
+            "its memory on 1",
+            id="memory",
+        ),
+    ],
+)
+def test_a_container_that_holds_nothing_itself_is_where_the_bubble_of_its_pod_is(held: Grants, where: str) -> None:
+    here = Node()
+    here.look(told(), asking())
+    state = replace(here.plan.state, grants=held, pods={"a": replace(here.plan.state.pods["a"], unplaced=None)})
+    (mark,) = misaligned(here.managers, state, told(0)).values()
+    assert mark.message.endswith(f"on NUMA node 0, {where}")
+    assert misaligned(here.managers, state, told(1)) == {}
+
+
+def test_memory_on_two_nodes_is_near_to_the_devices_of_both() -> None:
+    here = Node()
+    here.look(told(), asking())
+    blocks = (MemoryBlock("memory", 1, 0b10), MemoryBlock("hugepages-2Mi", 1, 0b01))
+    held = Grants(memory=MemoryState(entries={"a": {"app": blocks}}))
+    state = replace(here.plan.state, grants=held, pods={"a": replace(here.plan.state.pods["a"], unplaced=None)})
+    assert misaligned(here.managers, state, told(1)) == {}
 
 
 def test_a_device_on_node_0_is_elsewhere_for_cpus_on_node_1_whoever_was_looked_at_before() -> None:

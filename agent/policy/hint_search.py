@@ -45,7 +45,7 @@ class CommonMasks:
         return found if found.exact or self._tables is None else self._tables.best_intersection()
 
 
-def narrowest(hints: CapacityHints, containing: NodeMask = 0) -> Found:
+def narrowest(hints: CapacityHints, containing: NodeMask) -> Found:
     """The hint with the fewest nodes, then the lowest value, among those whose mask has all nodes of `containing`."""
     nodes = _every_node([Offer(hints)], containing)
     if nodes.bit_count() <= TABLE_NODES:

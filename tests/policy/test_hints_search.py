@@ -194,6 +194,7 @@ def test_far_nodes_are_left_out_where_distance_counts() -> None:
     search = CommonMasks([Offer(cpu)], everything(16), numa_distances(everything(16), rows))
     assert search.best_preferred().mask == 0b111_0000
     assert CommonMasks([Offer(cpu)], everything(16), None).best_preferred().mask == 0b11001
+    assert search.best_intersection().mask == 0b111_0000
 
 
 def test_on_a_large_machine_a_socket_aligned_mask_is_found() -> None:

@@ -21,7 +21,7 @@ from agent.node.cgroup import Hierarchy, detect
 from agent.node.enforcer import CgroupEnforcer, ObserveOnly
 from agent.node.exec_cgroups import ExecCgroups
 from agent.node.exec_units import ExecUnits
-from agent.node.kubelet_cgroups import Instances, KubeletCgroups
+from agent.node.kubelet_cgroups import KubeletCgroups
 from agent.node.kubelet_policy import KubeletConflictError, PolicyConflict, kubelet_conflicts
 from agent.node.systemd_bus import SystemdBus
 from agent.node.systemd_detect import Manager, find_manager
@@ -135,12 +135,8 @@ def _nothing(settings: Mapping[PurePosixPath, Settings]) -> None:
 def _kubelet_cgroups(config: Config, hierarchy: Hierarchy, runtime: CRIClient | None) -> KubeletCgroups | None:
     if not config.sources.of_kubelet:
         return None
-    ask = runtime.instances if runtime is not None else _nobody
+    ask = runtime.instances if runtime is not None else None
     return KubeletCgroups(hierarchy, config.enforcement.kubeletCgroupRoot, ask)
-
-
-def _nobody() -> Instances:
-    return {}
 
 
 def _through_the_runtime(config: Config, hierarchy: Hierarchy, stack: ExitStack) -> Backend:

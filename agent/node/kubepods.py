@@ -59,6 +59,15 @@ def find_kubepods(
     return found
 
 
+def strange_ids(
+    hierarchy: Hierarchy, found: Mapping[CgroupKey, PurePosixPath], ids: Mapping[str, ContainerCgroup]
+) -> frozenset[str]:
+    """The containers of the pods that `find_kubepods` has found whose id is not in `ids`."""
+    pods = (group for key, group in found.items() if isinstance(key, PodCgroup))
+    parsed = (parse_cgroup(pod / name) for pod in pods for name in _names(hierarchy, pod))
+    return frozenset(each.container_id for each in parsed if each is not None and each.container_id) - ids.keys()
+
+
 def pod_processes(hierarchy: Hierarchy, uid: str, cgroup_root: str = "/") -> tuple[int, ...]:
     """The processes of a kubelet's pod, those of the pause container included. Raises CgroupError."""
     driver = detect_driver(hierarchy, cgroup_root)

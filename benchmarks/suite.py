@@ -23,6 +23,7 @@ BENCHMARKS = {
     "podresources": "PodResources over a unix socket",
     "restart": "restart until ready, nothing moved",
     "idle": "memory, CPU and wake-ups of an idle agent",
+    "idle_beside": "wake-ups of an idle agent beside a kubelet, and of an idle accountant",
     "queue_rules": "queue rules and accounting (CPU time)",
     "accountant": "the queue accountant as a process",
 }

@@ -92,6 +92,14 @@ def test_reasons_that_take_turns_are_said_once_each_and_shown_each_time() -> Non
     assert heard == [1, 1, 1, *[0] * 9]
 
 
+def test_a_pod_that_is_refused_as_before_is_no_change_for_those_who_watch() -> None:
+    here = small_node()
+    here.look(CPUS, C)
+    before = here.refused
+    assert here.look(CPUS, C, retry=True) == ""
+    assert here.refused == before
+
+
 def test_a_reason_is_said_again_of_a_pod_that_was_admitted_or_gone_in_between() -> None:
     here = small_node()
     assert said(here.look(CPUS, C), "c") == ["refused c"]

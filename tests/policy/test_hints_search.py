@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -95,6 +96,19 @@ ONLY_1 = CapacityHints(0b01, (), 1)
         pytest.param(
             [Offer((), anywhere=True), Offer((Hint(0b110, False),), anywhere=True)], None, 0b110, id="any node is all"
         ),
+        pytest.param([Offer((Hint(0b110, True), Hint(0b1, True)))], 0b1, 0b1, id="the narrower of two that are preferred"),
+        pytest.param(
+            [Offer((Hint(0b11, False),), anywhere=True, anywhere_preferred=True)], None, 0b11,
+            id="a mask that nobody prefers where any node would be preferred",
+        ),
+        pytest.param(
+            [Offer((Hint(0b1, True),)), Offer((Hint(0b10, False),), anywhere=True, anywhere_preferred=True)], 0b1, 0b1,
+            id="one is enough to prefer it where the others prefer any node",
+        ),
+        pytest.param(
+            [Offer(CapacityHints(0b110, (Need({1: 1, 2: 1}, 2),), 2, others=(0b011,)))], 0b011, 0b011,
+            id="a listed one that is lower than one by the rule",
+        ),
     ],
 )  # fmt: skip
 def test_both_ways_find_the_mask_in_small(
@@ -105,6 +119,12 @@ def test_both_ways_find_the_mask_in_small(
     assert (tables.best_preferred().mask, tables.best_intersection().mask) == (preferred, common)
     assert hint_preferred.best_preferred(named, 0b111, None).mask == preferred
     assert hint_intersections.best_intersection(named, 0b111, None).mask == common
+
+
+def test_a_preferred_hint_of_nodes_that_the_machine_has_not_is_none() -> None:
+    offers_ = [Offer((Hint(0b1000000, True),))]
+    assert hint_preferred.best_preferred(offers_, 0b111, None) == Found(None)
+    assert TableSearch(offers_, 0b111, 0b1000111, None).best_preferred() == Found(None)
 
 
 @pytest.mark.parametrize(
@@ -198,10 +218,13 @@ def test_far_nodes_are_left_out_where_distance_counts() -> None:
 
 
 def test_on_a_large_machine_a_socket_aligned_mask_is_found() -> None:
+    """Three nodes are needed: all of one socket, or some of each of two; not nodes 3, 4, 5, nor 0, 1, 2."""
     topology = {node: 1 << node // 4 for node in range(16)}
-    cpu = CapacityHints(everything(16), (Need(dict.fromkeys(range(4, 16), 2), 5),), 1, sockets=topology, socket_count=1)
+    cpu = CapacityHints(everything(16), (Need(dict.fromkeys(range(3, 16), 2), 5),), 1, sockets=topology, socket_count=1)
     found = CommonMasks([Offer(cpu)], everything(16), None).best_preferred()
     assert (found.mask, found.exact) == (0b111_0000, True)
+    two = CapacityHints(everything(16), (Need(dict.fromkeys(range(16), 2), 5),), 1, sockets=topology, socket_count=2)
+    assert CommonMasks([Offer(two)], everything(16), None).best_preferred() == Found(0b1_0011)
 
 
 def test_a_single_node_held_by_itself_is_weighed_with_the_rule_of_the_others() -> None:
@@ -226,6 +249,8 @@ def test_when_the_budget_ends_the_answer_says_so_and_is_still_an_intersection() 
     found = CommonMasks(offers_, everything(64), None).best_intersection()
     assert not found.exact
     assert found.mask is not None
+    equal = [Offer(replace(o.hints, preferred_size=23)) for o in offers_ if isinstance(o.hints, CapacityHints)]
+    assert not CommonMasks(equal, everything(64), None).best_preferred().exact
     # every node outside can be left out by one of them: together they hold at least what is in the mask
     assert any(isinstance(o.hints, CapacityHints) and o.hints.admits(everything(64)) for o in offers_)
 

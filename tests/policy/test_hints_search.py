@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.model.numa import NodeMask
+from agent.model.numa import NodeMask, node_mask
 from agent.policy import hint_intersections, hint_narrowest, hint_preferred, hint_search
 from agent.policy.hint_family import CapacityHints, Found, Hint, Need, Offer, ProviderHints
 from agent.policy.hint_search import CommonMasks, narrowest, narrowest_size
@@ -294,6 +294,40 @@ def test_where_packing_proves_nothing_tables_answer_for_up_to_twelve_nodes(
     ):
         assert found.exact is proven
         assert not proven or found == expected
+
+
+FEW = dict.fromkeys(range(10), 1)
+
+
+@pytest.mark.parametrize(
+    ("needs", "containing", "nodes"),
+    [
+        pytest.param([Need({**FEW, 4: 10}, 10)], [], [4], id="the node that has most"),
+        pytest.param([Need({**FEW, 4: 10}, 10)], [2], [2, 4], id="beside those that have to be in it"),
+        pytest.param([Need({0: 5, 1: 5, 2: 5}, 10)], [0], [0, 1], id="which count"),
+        pytest.param([Need({1: 9, 2: 1}, 10)], [0], [0, 1, 2], id="for what they have"),
+        pytest.param(
+            [Need({4: 1000, 6: 600}, 1000), Need({5: 2}, 2)],
+            [],
+            [4, 5],
+            id="the largest shares, not the largest amounts",
+        ),
+        pytest.param([Need({1: 9, 2: 1}, 10), Need({3: 5}, 5)], [], [1, 2, 3], id="until every need is met"),
+        pytest.param([Need({5: 1}, 1)], [], [5], id="a single one that is needed"),
+    ],
+)
+def test_without_a_budget_there_is_still_a_mask_of_few_nodes(
+    monkeypatch: pytest.MonkeyPatch, needs: list[Need], containing: list[int], nodes: list[int]
+) -> None:
+    monkeypatch.setattr(hint_narrowest, "Budget", lambda: Budget(0))
+    found = hint_narrowest.narrowest(CapacityHints(everything(10), tuple(needs), 1), node_mask(containing))
+    assert found == Found(node_mask(nodes), False)
+
+
+def test_a_family_without_a_mask_has_no_narrowest_size_and_that_is_proven() -> None:
+    impossible = CapacityHints(everything(10), (Need(FEW, 11),), 1)
+    assert narrowest_size(impossible) == (0, True)
+    assert narrowest_size(replace(impossible, others=(0b11, 0b111))) == (2, True)
 
 
 def test_a_provider_that_lists_thousands_of_masks_does_not_multiply_the_work() -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from agent.config_keys import locate, overlay, whole_value
+from agent.config_keys import locate, nearest, overlay, whole_value
 from agent.config_schema import Config
 from agent.errors import BadInputError
 
@@ -41,7 +42,7 @@ KUBELET_KEYS = (
 class ConfigError(BadInputError):
     """The configuration cannot be used."""
 
-    hint = "see docs/configuration.md, or run: pinfold config check"
+    hint = "see docs/configuration.md, which has every key and its values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Lo
     try:
         return Loaded(Config.model_validate(values), origins)
     except ValidationError as error:
-        raise ConfigError(_explain(error, origins)) from error
+        raise ConfigError(_explain(error, origins), hint=_meant(error)) from error
 
 
 def _files(path: Path | None) -> Iterator[Path]:
@@ -173,18 +174,42 @@ def _explain(error: ValidationError, origins: Mapping[str, str]) -> str:
     """Every fault with its key and line, the first one first."""
     faults = []
     for fault in error.errors(include_url=False):
-        key = ".".join(str(part) for part in fault["loc"])
-        where = Loaded(Config(), origins).origin(key)
-        what = _WHAT.get(fault["type"], fault["msg"])
+        key = _dotted(fault)
+        what = _WHAT.get(fault["type"], fault["msg"].removeprefix("Input "))
         if isinstance(cause := (fault.get("ctx") or {}).get("error"), ValueError):
             what = str(cause)
-        given = "" if fault["type"] in ("extra_forbidden", "missing") else f" (given: {_shown(fault['input'])})"
+        if not key:  # of several sections together; what is said begins with the key then
+            key, _, what = what.partition(": ")
+        where = Loaded(Config(), origins).origin(key)
+        # a section whose keys contradict each other is in the file, and too long to be repeated
+        given = (
+            ""
+            if isinstance(fault["input"], Mapping) or fault["type"] in _SAYS_ALL
+            else f" (given: {_shown(fault['input'])})"
+        )
         faults.append(f"{where}: {key}: {what}{given}")
     return "\n".join(faults)
 
 
+def _meant(error: ValidationError) -> str | None:
+    """What to do about unknown keys that are nearly known."""
+    unknown = [_dotted(fault) for fault in error.errors(include_url=False) if fault["type"] == "extra_forbidden"]
+    meant = [found for key in unknown if (found := nearest(key))]
+    return f"did you mean {', '.join(meant)}? docs/configuration.md has every key" if meant else None
+
+
+def _dotted(fault: ErrorDetails) -> str:
+    return ".".join(str(part) for part in fault["loc"])
+
+
+_SAYS_ALL = ("extra_forbidden", "missing")
 _WHAT = {
     "extra_forbidden": "unknown key",
+    "string_type": "expected text; write it in quotes",
+    "int_type": "expected a whole number, without quotes",
+    "float_type": "expected a number, without quotes",
+    "bool_type": "expected true or false, without quotes",
+    "list_type": "expected a list",
     "model_type": "expected keys and values below it",
     "dict_type": "expected keys and values below it",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -43,6 +44,20 @@ def whole_value(key: str) -> tuple[str, ...]:
         if not _is_section(schema):
             break
     return tuple(steps)
+
+
+def nearest(key: str) -> str:
+    """The key that an unknown one was probably meant to be, of the same section; "" where none is like it."""
+    *sections, name = key.split(".")
+    schema: Any = Config
+    for step in sections:
+        field = schema.model_fields.get(step)
+        schema = _plain(field.annotation) if field is not None else None
+        if not _is_section(schema):
+            return ""
+    known = {each.lower(): each for each in schema.model_fields}
+    found = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.75)
+    return ".".join([*sections, known[found[0]]]) if found else ""
 
 
 def overlay(below: Mapping[str, Any], above: Mapping[str, Any], schema: Any = Config) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from agent.errors import AgentError
 from agent.model.quantity import Quantity
@@ -18,7 +19,15 @@ class Section(BaseModel):
 
 PathText = Annotated[str, Field(min_length=1)]
 QuantityText = Annotated[str, Field(max_length=64)]
-SocketMode = Annotated[str, Field(pattern=r"^0?[0-7]{3}$")]
+
+
+def _mode(text: str) -> str:
+    if not re.fullmatch("0?[0-7]{3}", text, re.ASCII):
+        raise ValueError('expected three octal digits in quotes, such as "0660"')
+    return text
+
+
+SocketMode = Annotated[str, AfterValidator(_mode)]
 
 
 def check_certificates(certificate: str, key: str, client_ca: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.backends import Backend, assemble
-from agent.config import Loaded
+from agent.config import ConfigError, Loaded
 from agent.config_schema import Config
 from agent.errors import AgentError
 from agent.node.state_store import check_directory
@@ -62,7 +62,7 @@ def faults(config: Config) -> Iterator[AgentError]:
 
 def _checks(config: Config) -> Iterator[Callable[[], object]]:
     """Those that make nothing."""
-    for check in (_state, _reports, _eviction, _certificate):
+    for check in (_state, _reports, _eviction, _certificate, _queues, _sockets_apart):
         yield partial(check, config)
     for socket in sockets(config):
         yield SocketFile(socket).check
@@ -107,3 +107,21 @@ def _eviction(config: Config) -> None:
 def _certificate(config: Config) -> None:
     if config.http.port and (tls := http_tls(config)) is not None:
         tls.context()
+
+
+def _queues(config: Config) -> None:
+    if config.queues.enabled:
+        from agent.queue_config import total_of  # the accountant's rules are much of a start, and most agents have none
+
+        total_of(config.queues)
+
+
+def _sockets_apart(config: Config) -> None:
+    """Two at one path: the second would find it in use, by ourselves."""
+    paths = [access.path for access in sockets(config)]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ConfigError(
+                f"{path}: two of the configured sockets are there",
+                hint="give podResources, its clients, nodeService, control and queues a path each",
+            )

@@ -20,6 +20,9 @@ def sockets(config: Config) -> list[SocketAccess]:
     if config.queues.enabled and config.queues.socket:
         queues = config.queues
         found.append(SocketAccess(Path(queues.socket), int(queues.socketMode, 8), queues.socketGroup or None))
+    if config.queues.enabled and config.queues.grpc.socket:
+        grpc = config.queues.grpc
+        found.append(SocketAccess(Path(grpc.socket), int(grpc.socketMode, 8), grpc.socketGroup or None))
     return [*found, SocketAccess(Path(config.control.socket), 0o600)]
 
 

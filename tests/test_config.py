@@ -122,6 +122,37 @@ def test_a_wrong_configuration_is_refused_by_name(tmp_path: Path, text: str, fla
 
 
 @pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ("cpuManagerPolcy: static\n", "unknown key", "did you mean cpuManagerPolicy?"),
+        ("http: {prot: 1}\n", "http.prot: unknown key", "did you mean http.port?"),
+        ("podresources: {}\n", "unknown key", "did you mean podResources?"),
+        ("zork: 1\n", "unknown key", "see docs/configuration.md"),
+        ("http: {port: '9557'}\n", "expected a whole number, without quotes (given: '9557')", "docs/configuration.md"),
+        ("kubeletVersion: 1.36\n", "should be '1.36' or '1.37' (given: 1.36)", "docs/configuration.md"),
+        ("control: {socket: 7}\n", "expected text; write it in quotes (given: 7)", "docs/configuration.md"),
+        ("podResources: {mode: 0660}\n", "expected text; write it in quotes (given: 432)", "docs/configuration.md"),
+        ("podResources: {mode: rw}\n", 'three octal digits in quotes, such as "0660"', "docs/configuration.md"),
+        (
+            "featureGates: {PodLevelResources: 'yes'}\n",
+            "expected true or false, without quotes",
+            "docs/configuration.md",
+        ),
+        ("http: {address: 0.0.0.0}\n", "config.yaml:1: http: address 0.0.0.0: beyond loopback certificate", "docs"),
+        ("enforcement:\n  eviction: {}\n", "config.yaml:2: enforcement.eviction: only a kubelet's pods can be", "docs"),
+    ],
+)
+def test_what_is_wrong_is_said_in_words_with_what_was_probably_meant(
+    tmp_path: Path, text: str, said: str, hint: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        loaded(tmp_path, text)
+    assert said in str(refused.value)
+    assert hint in refused.value.hint
+    assert "Input" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("threshold", "expected"),
     [
         ("100Mi", 100 << 20),

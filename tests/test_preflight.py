@@ -92,6 +92,10 @@ def test_a_configuration_that_is_right_is_said_to_be_and_nothing_is_made(place: 
         ("sources", {"apiserver": {"kubeconfig": "{dir}/absent"}}, "{dir}/absent"),
         ("reports", {"kubernetes": {}}, "KUBERNETES_SERVICE_HOST"),
         ("http", {"port": 9557, "certificate": "{dir}/absent", "key": "{dir}/absent"}, "{dir}/absent"),
+        ("http", {"port": 9557, "certificate": "{dir}/plain", "key": "{dir}/plain"}, "not PEM, or of the wrong kind"),
+        ("control", {"socket": "{dir}/node.sock"}, "{dir}/node.sock: two of the configured sockets are there"),
+        ("queues", {"enabled": True, "total": "cpu=lots"}, "queues.total: invalid quantity 'lots'"),
+        ("sources", {"kubelet": {"url": "https://127.0.0.1:999999"}}, "'https://127.0.0.1:999999' is not an address"),
         ("topologyManagerScope", "node", 'topologyManagerScope (--topology-manager-scope) "node" must be one of'),
     ],
 )
@@ -109,6 +113,11 @@ def test_what_the_start_would_refuse_the_check_says_first_and_both_leave_nothing
     assert not told[0].stdout
     assert place.there() == {"plain"}
     assert (place.directory / "plain").read_text() == "somebody's\n"
+
+
+def test_where_everything_is_reserved_the_check_says_that_nothing_is_left(place: Place) -> None:
+    place.values["reservedSystemCPUs"] = "0-31"
+    assert "CPUs: online 0-31, reserved 0-31, exclusive none\n" in place.call("config", "check").stdout
 
 
 def test_every_fault_is_named_not_the_first_alone(place: Place) -> None:
@@ -163,7 +172,7 @@ def test_a_taken_http_port_is_refused_before_any_pod_is_touched(place: Place) ->
         done = place.call("run")
     assert done.returncode == 3
     assert f"127.0.0.1 port {port}: Address already in use" in done.stderr
-    assert "set http.port to another one" in done.stderr
+    assert "configure another port" in done.stderr
     assert "admitted" not in done.stderr
     assert not (place.directory / "state" / "pinfold_state").exists()
 
@@ -268,9 +277,9 @@ def test_the_check_of_a_sound_configuration_makes_the_backend_of_the_start_and_n
 
 
 def cgroup_v1(directory: Path) -> Path:
-    """A tree in which a backend can be put together, with kubepods of a kubelet in it."""
+    """A tree in which a backend can be put together, with kubepods of a kubelet in it: a container that nobody has told of."""
     for controller in ("cpuset", "cpu", "memory"):
-        (directory / controller / "kubepods").mkdir(parents=True)
+        (directory / controller / "kubepods" / "podu-1" / ("c" * 64)).mkdir(parents=True)
     (directory / "cpuset" / "cpuset.cpus").write_text("0-31\n")
     return directory
 

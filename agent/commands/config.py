@@ -106,7 +106,8 @@ def facts(loaded: Loaded, directory: Path) -> Iterator[str]:
     capacity = node_capacity(machine, loaded.config)
     yield "the agent starts with this configuration"
     if managers.cpu is not None:
-        yield f"CPUs: online {machine.topology.all}, reserved {managers.cpu.reserved}, exclusive {managers.cpu.allocatable}"
+        exclusive = managers.cpu.allocatable or "none"
+        yield f"CPUs: online {machine.topology.all}, reserved {managers.cpu.reserved}, exclusive {exclusive}"
         if managers.gates.pod_level_resource_managers:
             origin = loaded.origin(f"featureGates.{POD_LEVEL_MANAGERS}")
             where = "pinfold's default" if origin == "default" else origin

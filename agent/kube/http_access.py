@@ -75,7 +75,7 @@ class Access:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         local = is_loopback(parts.hostname or "")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https") or not parts.hostname or not _has_port(self.url):
             raise AccessConfigError(f"{self.url!r} is not an address", hint="write https://HOST:PORT")
         if parts.scheme == "http" and not local:
             raise AccessConfigError(f"{self.url}: clear text beyond loopback", hint="use https")
@@ -83,6 +83,14 @@ class Access:
             raise AccessConfigError(f"{self.url}: a token is not sent in clear text", hint="use https, or no tokenFile")
         if not self.verify and not local:
             raise AccessConfigError(f"{self.url}: an unchecked certificate beyond loopback", hint="give a caFile")
+
+
+def _has_port(url: str) -> bool:
+    """Whether the port is one, given or not."""
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
 
 
 def is_loopback(host: str) -> bool:

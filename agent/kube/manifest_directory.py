@@ -7,6 +7,7 @@ short: that it lacks a pod, or has another in its place, counts when it says so 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -62,7 +63,8 @@ class ManifestDirectory:
         try:
             found = self._found()
         except OSError as error:
-            problem = f"{_shown(self.path)}: {error.strerror}; pods known from there are kept"
+            make = " (make it, or name another in sources.manifests.path)" if error.errno == errno.ENOENT else ""
+            problem = f"{_shown(self.path)}: {error.strerror}{make}; pods known from there are kept"
             return Listing(self._last.pods, (problem,), readable=False)
         changed = found.keys() != self._files.keys() or any(
             self._files[name].signature != signature for name, signature in found.items()

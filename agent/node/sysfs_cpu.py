@@ -57,7 +57,7 @@ def read_cpu_lists(sysfs: Sysfs) -> CPULists:
     if not online:
         raise SysfsError(
             f"{sysfs.root}/{CPU_DIR}: shows no online CPU, so this is no sysfs of a machine",
-            hint="give --sysroot the directory (or archive) that holds sys/ and proc/",
+            hint="give --sysroot (for an agent: node.root) the directory (or archive) that holds sys/ and proc/",
         )
     return CPULists(
         online=online,

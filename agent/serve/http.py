@@ -40,8 +40,10 @@ def bound(address: str, port: int) -> socket.socket:
 
 
 def _address_error(address: str, port: int, error: OSError) -> HTTPAddressError:
-    hint = "stop what listens there, or set http.port to another one"
-    return HTTPAddressError(f"{address} port {port}: {error.strerror or error}", hint=hint)
+    hint = "stop what listens there, or configure another port"
+    # asyncio puts its own words, with the address once more, in place of the system's
+    why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
+    return HTTPAddressError(f"{address} port {port}: {why}", hint=hint)
 
 
 class HTTPServer:

@@ -105,9 +105,18 @@ class ServerTLS:
                 context.load_verify_locations(self._client_ca)
                 context.verify_mode = ssl.CERT_OPTIONAL
         except (OSError, ssl.SSLError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            why = _why(error)
             raise CertificateError(f"{', '.join(map(str, self._files))}: {why}") from error
         return context
+
+
+def _why(error: OSError | ValueError) -> str:
+    """In words; OpenSSL has a library's name for some."""
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "the key is not that of the certificate"
+        return "not PEM, or of the wrong kind" if "PEM lib" in str(error) else str(error)
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 
 def _no_password() -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.bench_idle import one
+from benchmarks.bench_idle import QUICK_SETTLE_SECONDS, one
 from benchmarks.big_node import process_id, until_ready
 from benchmarks.figure import Scale
 from benchmarks.problems import WrongResultError
@@ -48,7 +48,7 @@ with connect(Path(sys.argv[1])) as service:
 
 
 def rows(scale: Scale) -> Iterator[Row]:
-    settle, seconds = scale.pick(SETTLE_SECONDS, 0.0), scale.pick(60.0, 0.5)
+    settle, seconds = scale.pick(SETTLE_SECONDS, QUICK_SETTLE_SECONDS), scale.pick(60.0, 0.5)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         agent = stack.enter_context(_beside(Path(folder)))
         accountant = stack.enter_context(_accountant(Path(folder)))
@@ -57,7 +57,7 @@ def rows(scale: Scale) -> Iterator[Row]:
         with _process("-c", _WATCHER, str(agent.directory / "node.sock")) as watcher:
             assert watcher.stdout is not None
             watcher.stdout.readline()
-            time.sleep(scale.pick(10.0, 0.0))
+            time.sleep(scale.pick(10.0, QUICK_SETTLE_SECONDS))
             yield from _idle("the same, its node service watched", process_id(agent), seconds)
         yield from _idle(f"accountant, {QUEUES} queues, gRPC and HTTP", accountant.pid, seconds)
 

@@ -10,6 +10,7 @@ import yaml
 
 from agent.config import load
 from agent.kube import apiserver_source
+from agent.serve.loop import ServingLoop
 from agent.source_config import sources
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,7 +28,8 @@ def test_the_daemonsets_configuration_loads_and_finds_the_cluster_it_runs_in(tmp
     path = tmp_path / "config.yaml"
     path.write_text(documents("daemonset.yaml")["ConfigMap"]["data"]["config.yaml"])
     config = load(path).config
-    (source,) = sources(config, {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NODE_NAME": "n1"})
+    with ServingLoop() as loop:
+        (source,) = sources(config, loop, {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NODE_NAME": "n1"})
     assert source.name == apiserver_source.NAME
 
 

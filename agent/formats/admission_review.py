@@ -124,7 +124,8 @@ def reviewed_pods(request: AdmissionRequest) -> tuple[Pod, Pod]:
     if request.old is None or request.new is None:
         raise ReviewedPodError("the review lacks object or oldObject")
     try:
-        old, new = decode_pod(request.old), decode_pod(request.new)
+        old = decode_pod(request.old)
+        new = decode_pod(request.new, (request.old, old))  # a resize leaves the status alone
     except AgentError as error:
         raise ReviewedPodError(str(error), hint=error.hint) from error
     if (old.namespace, old.name, old.uid) != (new.namespace, new.name, new.uid):

@@ -54,13 +54,18 @@ class PodError(BadInputError):
         self.why = error.why
 
 
-def decode_pod(obj: JSONObject) -> Pod:
+def decode_pod(obj: JSONObject, before: tuple[JSONObject, Pod] | None = None) -> Pod:
     """Read a core/v1 Pod, without defaulting. Only the namespace gets one: "default".
+
+    before: an earlier form of the pod, and what was read of it: a status that is the same is not read again.
 
     Raises PodError naming the field: a wrong type, a bad name or quantity, two containers of one name, absurd sizes.
     """
+    status = None
+    if before is not None and obj.get("status") == before[0].get("status"):
+        status = before[1].status
     try:
-        return _pod(KubeField(obj))
+        return _pod(KubeField(obj), status)
     except KubeFieldError as error:
         raise PodError(describe(obj), error) from error
 
@@ -75,7 +80,8 @@ def describe(obj: object) -> str:
     return f"{namespace if isinstance(namespace, str) and namespace else 'default'}/{name}"[:320]
 
 
-def _pod(root: KubeField) -> Pod:
+def _pod(root: KubeField, status: PodStatus | None) -> Pod:
+    """status: where it is known already."""
     kind = root.get("kind").text(MAX_TEXT)
     if kind not in ("", "Pod"):
         raise root.get("kind").error(f"must be Pod, not {kind}")
@@ -90,7 +96,7 @@ def _pod(root: KubeField) -> Pod:
         priority=spec.get("priority").integer(),
         labels=_texts(metadata.get("labels"), MAX_TEXT),
         annotations=_texts(metadata.get("annotations"), MAX_ANNOTATION),
-        status=_status(root.get("status")),
+        status=_status(root.get("status")) if status is None else status,
         ephemeral_containers=tuple(
             _label(each.get("name")) for each in spec.get("ephemeralContainers").elements(MAX_CONTAINERS)
         ),

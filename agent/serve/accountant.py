@@ -161,7 +161,8 @@ class AccountantService:
 
     def begin_resize(self, old: Pod, new: Pod, *, reserve: bool = True) -> tuple[ResizeVerdict, Future[None] | None]:
         """May the pod be resized; and, with a ledger, what to wait for before it is told: the growth is reserved, not yet
-        durably. Where that fails, with StoreError, the reservation is taken back and the resize must be refused.
+        durably, and is written once `commit` is called. Where that fails, with StoreError, the reservation is taken back and the
+        resize must be refused. Resizes that are written together share what they wait for.
         """
         with self._lock:
             accountant = self._accountant
@@ -176,10 +177,15 @@ class AccountantService:
             reservation = ledger.reservations.get(uid)
             if self._journal is None or reservation is None or reservation is before.reservations.get(uid):
                 return verdict, None  # some that have ended, which `tick` writes
-            done = self._journal.write({uid: reservation})
+            done = self._journal.write({uid: reservation}, wake=False)
         kept, written = before.reservations.get(uid), reservation
         done.add_done_callback(lambda future: self._written(future, uid, written, kept))
         return verdict, done
+
+    def commit(self) -> None:
+        """Let what resizes have reserved so far be written."""
+        if self._journal is not None:
+            self._journal.wake()
 
     def _written(self, done: Future[None], uid: str, reservation: Reservation, before: Reservation | None) -> None:
         """Where it was not, the growth was not admitted after all. What was decided meanwhile counted it in: too careful only."""
@@ -195,6 +201,7 @@ class AccountantService:
         """`begin_resize`, and wait until it may be told. Raises StoreError."""
         verdict, done = self.begin_resize(old, new, reserve=reserve)
         if done is not None:
+            self.commit()
             done.result()
         return verdict
 

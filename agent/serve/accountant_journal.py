@@ -1,7 +1,7 @@
 """Group commit for the reservation ledger: many admissions share one fsync, and none is told before it is on disk.
 
-One thread writes. Whatever has been queued while it wrote is its next write, so a hundred racing resizes cost a handful of
-fsyncs.
+One thread writes. Whatever is entered while it writes, or before it is woken, is its next write, so a hundred racing resizes
+cost a handful of fsyncs.
 """
 
 from __future__ import annotations
@@ -9,13 +9,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
-from contextlib import suppress
-from queue import Empty, SimpleQueue
+from dataclasses import dataclass, field
 
 from agent.queues.ledger import Reservation
 from agent.serve.accountant_store import AccountantStore, StoreError
 
 Entries = Mapping[str, Reservation | None]  # by pod UID; None: it has ended
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What goes to the disk together, and whom that is told."""
+
+    entries: dict[str, Reservation | None] = field(default_factory=dict)
+    done: Future[None] = field(default_factory=Future)
 
 
 class LedgerJournal:
@@ -24,10 +31,11 @@ class LedgerJournal:
     def __init__(self, store: AccountantStore) -> None:
         self._store = store
         self._guard = threading.RLock()  # `write_ledger` writes
-        self._queued: SimpleQueue[tuple[Entries, Future[None]] | None] = SimpleQueue()  # None: the end
+        self._batch: _Batch | None = None  # the next one
+        self._wanted = threading.Event()
         self._kept: dict[str, Reservation] = dict(
             store.reservations
-        )  # what is on disk once all that is queued is written
+        )  # what is on disk once all that is entered is written
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
 
@@ -36,27 +44,38 @@ class LedgerJournal:
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what is queued and end."""
+        """Write what is entered and end."""
         with self._guard:
             self._stopping = True
-            self._queued.put(None)
+        self._wanted.set()
         self._thread.join()
 
-    def write(self, entries: Entries) -> Future[None]:
-        """Done once the entries are on disk; fails with StoreError where they are not. Later entries of a pod win."""
-        done: Future[None] = Future()
-        done.set_running_or_notify_cancel()  # who waits may be gone before it is done, and cannot take the write back
+    def write(self, entries: Entries, *, wake: bool = True) -> Future[None]:
+        """Done once the entries are on disk; fails with StoreError where they are not. Later entries of a pod win.
+
+        Those of one write share one future. wake: False leaves the writer asleep until `wake`, as more may come.
+        """
         with self._guard:
             if self._stopping:
-                done.set_exception(StoreError(self._store.directory, "the accountant is ending"))
-                return done
+                refused: Future[None] = Future()
+                refused.set_exception(StoreError(self._store.directory, "the accountant is ending"))
+                return refused
             for uid, each in entries.items():
                 if each is None:
                     self._kept.pop(uid, None)
                 else:
                     self._kept[uid] = each
-            self._queued.put((entries, done))
-        return done
+            if (batch := self._batch) is None:
+                batch = self._batch = _Batch()
+                batch.done.set_running_or_notify_cancel()  # who waits may be gone, and cannot take the write back
+            batch.entries.update(entries)
+        if wake:
+            self.wake()
+        return batch.done
+
+    def wake(self) -> None:
+        """Let everything be written that was entered so far."""
+        self._wanted.set()
 
     def write_ledger(self, reservations: Mapping[str, Reservation]) -> Future[None] | None:
         """Whatever is different from this ledger; None where nothing is."""
@@ -68,26 +87,23 @@ class LedgerJournal:
             return self.write(changed) if changed else None
 
     def _run(self) -> None:
-        while batch := self._next():
-            together = {uid: each for entries, _ in batch for uid, each in entries.items()}
+        while (batch := self._next()) is not None:
             try:
-                self._store.save(together)
+                self._store.save(batch.entries)
             except Exception as error:  # noqa: BLE001 - whatever it was, somebody waits to be told
                 with self._guard:
                     self._kept = dict(self._store.reservations)  # the next whole ledger brings what is missing
-                for _, done in batch:
-                    done.set_exception(error)
+                batch.done.set_exception(error)
             else:
-                for _, done in batch:
-                    done.set_result(None)
+                batch.done.set_result(None)
 
-    def _next(self) -> list[tuple[Entries, Future[None]]]:
-        """Everything that is queued, at least one; empty at the end."""
-        if (first := self._queued.get()) is None:
-            return []
-        batch = [first]
-        with suppress(Empty):
-            while (more := self._queued.get_nowait()) is not None:
-                batch.append(more)
-            self._queued.put(None)  # the end comes after this batch, and nothing after it
-        return batch
+    def _next(self) -> _Batch | None:
+        """Everything that is entered, once it is wanted; None at the end."""
+        while True:
+            self._wanted.wait()
+            with self._guard:
+                if not self._stopping:
+                    self._wanted.clear()
+                if (batch := self._batch) is not None or self._stopping:
+                    self._batch = None
+                    return batch

@@ -1,7 +1,7 @@
 """The validating webhook for `pods/resize`: AdmissionReview in, the accountant's answer out. Transport is `agent.serve.http`.
 
 Decided on the event loop itself: a review costs about a millisecond, and one thread makes no two resizes race. Only the
-reservation's way to the disk is waited for, which all reviews under way share.
+reservation's way to the disk is waited for, which reviews that are there at one time share: eight of them wake the writer once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from agent.formats.admission_review import (
     MAX_BYTES,
@@ -68,6 +69,7 @@ class ResizeWebhook:
         self._tally = tally
         self._fail_open = fail_open
         self._standby = standby
+        self._commits = _Commits(service.commit)
 
     def posting(self) -> LoopPosting:
         """For an HTTPServer, under PATH."""
@@ -99,7 +101,7 @@ class ResizeWebhook:
         try:
             verdict, durable = self._service.begin_resize(old, new, reserve=not review.dry_run and not why)
             if durable is not None:
-                await asyncio.wrap_future(durable)
+                await self._commits.wait(durable)
         except StoreError as error:
             # Without its reservation this growth could be given away a second time: open or not, it must wait.
             log.error("resize not admitted: %s", error)
@@ -128,6 +130,22 @@ class ResizeWebhook:
         """Rejections are what people ask about; admissions would fill a log."""
         if not answer.allowed:
             log.info("resize rejected pod=%s/%s reason=%s: %s", review.namespace, review.name, reason, answer.message)
+
+
+class _Commits:
+    """Waits on the event loop for writes that several reviews share. begin: lets what is entered so far be written."""
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        self._begin = begin
+        self._done: Future[None] | None = None
+        self._waiting: asyncio.Future[None] | None = None
+
+    async def wait(self, done: Future[None]) -> None:
+        """Until it is done. Raises what has failed. The write begins after everything that the loop has at hand now."""
+        if self._waiting is None or self._done is not done:
+            self._done, self._waiting = done, asyncio.wrap_future(done)
+            asyncio.get_running_loop().call_soon(self._begin)
+        await asyncio.shield(self._waiting)  # a client that leaves takes nothing from the others
 
 
 def _answer(verdict: ResizeVerdict) -> AdmissionAnswer:

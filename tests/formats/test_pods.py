@@ -37,6 +37,16 @@ def test_a_pod_comes_back_as_it_was(pod: Pod) -> None:
     assert decode_pod(json.loads(json.dumps(encoded))) == pod
 
 
+@given(pods, pods)
+def test_a_pod_reads_the_same_with_an_earlier_form_of_it(before: Pod, after: Pod) -> None:
+    earlier = encode_pod(before)
+    known = earlier, decode_pod(earlier)
+    for later in (encode_pod(after), {**encode_pod(after), "status": earlier.get("status", {})}):
+        assert decode_pod(later, known) == decode_pod(later)
+    with pytest.raises(PodError, match=r"status\.phase"):
+        decode_pod({**earlier, "status": {"phase": 1}}, known)
+
+
 def test_a_pod_needs_little() -> None:
     pod = decode_pod({"metadata": {"name": "web"}})
     assert pod == Pod(uid="", name="web", namespace="default")

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,11 @@ from agent.queues.resize_growth import CPUMemory
 from agent.serve.accountant import AccountantService
 from agent.serve.accountant_journal import LedgerJournal
 from agent.serve.accountant_store import AccountantStore, StoreError
-from tests.serve.accountants import Clock, cluster, pod, report
+from agent.serve.http_messages import Request
+from agent.serve.queue_series import QUEUE_SERIES
+from agent.serve.series import Tally
+from agent.serve.webhook import ResizeWebhook
+from tests.serve.accountants import Clock, cluster, pod, report, upsize
 
 RACERS, ROOM = 400, 57
 LEDGER = AccountantOptions(ledger=LedgerOptions())
@@ -165,6 +170,7 @@ def test_a_client_that_goes_away_while_its_reservation_is_written_ends_nothing(
         verdict, done = service.begin_resize(decode_pod(pod("p0", "1")), decode_pod(pod("p0", "2")))
         assert verdict.answer.allowed
         assert done is not None
+        service.commit()
         waiting = asyncio.ensure_future(asyncio.wrap_future(done))
         await asyncio.sleep(0)
         waiting.cancel()
@@ -175,3 +181,57 @@ def test_a_client_that_goes_away_while_its_reservation_is_written_ends_nothing(
     disk.gate.set()
     assert service.resize(decode_pod(pod("p1", "1")), decode_pod(pod("p1", "2"))).answer.allowed
     assert store.reservations.keys() == {"p0", "p1"}, "what was reserved for nobody ends by its time, or when it shows"
+
+
+def hook_of(service: AccountantService) -> ResizeWebhook:
+    return ResizeWebhook(service, Tally(QUEUE_SERIES))
+
+
+async def ask(hook: ResizeWebhook, number: int) -> dict[str, Any]:
+    answer = await hook.answer(Request("/validate-resize", method="POST", body=upsize(f"u{number}", "1", "2")))
+    response: dict[str, Any] = json.loads(answer.body)["response"]
+    return response
+
+
+def test_reviews_that_are_there_at_one_time_share_one_write(
+    service: AccountantService, store: AccountantStore, disk: Disk
+) -> None:
+    async def all_at_once() -> list[dict[str, Any]]:
+        hook = hook_of(service)
+        return await asyncio.gather(*(ask(hook, number) for number in range(20)))
+
+    answers = asyncio.run(all_at_once())
+    assert all(answer["allowed"] for answer in answers)
+    assert durable(store) == {f"u{number}" for number in range(20)}
+    assert disk.syncs == 1
+
+
+def test_a_shared_write_that_fails_refuses_all_of_them(service: AccountantService, disk: Disk) -> None:
+    async def all_at_once() -> list[dict[str, Any]]:
+        hook = hook_of(service)
+        return await asyncio.gather(*(ask(hook, number) for number in range(20)))
+
+    disk.full = True
+    answers = asyncio.run(all_at_once())
+    assert {answer["status"]["message"].rpartition(": ")[2] for answer in answers} == {
+        "the reservation ledger cannot be written; try again later"
+    }
+    assert not service.view().reserved
+
+
+def test_a_client_that_leaves_a_shared_write_takes_nothing_from_the_others(
+    service: AccountantService, store: AccountantStore, disk: Disk
+) -> None:
+    async def one_leaves() -> dict[str, Any]:
+        hook = hook_of(service)
+        disk.gate.clear()
+        leaving, staying = (asyncio.ensure_future(ask(hook, number)) for number in range(2))
+        await asyncio.sleep(0.01)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        disk.gate.set()
+        return await staying
+
+    assert asyncio.run(one_leaves())["allowed"]
+    assert durable(store) == {"u0", "u1"}

@@ -98,13 +98,12 @@ def preferred_sizes(hints: CapacityHints, universe: Universe) -> Table:
 
 
 def _within(universe: Universe, nodes: NodeMask, required: NodeMask) -> Table:
-    """The non-empty sets within `nodes` that contain `required`."""
+    """The non-empty sets within `nodes`, which belong to the universe, that contain `required`."""
     inside = b"\1"
     for node in universe.nodes:
         without = bytes(len(inside)) if required >> node & 1 else inside
         inside = without + (inside if nodes >> node & 1 else bytes(len(inside)))
-    outside = required & ~sum(1 << node for node in universe.nodes)
-    return 0 if outside else int.from_bytes(inside, "little") & ~1
+    return 0 if required & ~nodes else int.from_bytes(inside, "little") & ~1
 
 
 @cache

@@ -98,6 +98,16 @@ def test_spread_order_inside_the_nodes() -> None:
         pytest.param((902, 904, 403), 3, 947, 1, (315, 317, 315), id="two left over to one"),
         pytest.param((903, 906, 902, 402), 4, 7, 2, (1, 3, 2, 1), id="groups of two of many"),
         pytest.param((902, 4, 903, 1), 4, 7, 1, (3, 1, 2, 1), id="a tie by rounding gives the first node more"),
+        pytest.param(
+            (34, 32, 21, 37, 18, 22), 4, 53, 2, None, id="three nodes that have the share, and three that lack it"
+        ),
+        pytest.param(
+            (2, 4, 1, 4, 1, 1), 5, 4, 2, (1, 2, 0, 1, 0, 0), id="no even share: as many as a node has, in order"
+        ),
+        pytest.param(
+            (0, 11, 3, 6, 5, 9, 6), 7, 5, 4, (0, 2, 0, 1, 0, 1, 1), id="no even share: two to the one with most"
+        ),
+        pytest.param((6, 9, 6, 9, 6, 6, 9), 4, 15, 2, (3, 4, 0, 4, 0, 0, 4), id="the first of equals that are apart"),
         pytest.param((2, 1), 1, 1, 1, (1, 0), id="one node of two"),
         pytest.param((1, 1, 2), 2, 3, 1, (1, 0, 2), id="the one that can give more is last"),
     ],

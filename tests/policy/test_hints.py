@@ -58,6 +58,12 @@ def test_with_align_by_socket_a_mask_is_preferred_that_spans_as_few_sockets_as_w
     assert shown(hints) == "1+ 2+ 3+ 01+ 02 03 12 13 23+ 012 013 023 123 0123"
 
 
+def test_with_align_by_socket_as_many_nodes_as_are_needed_are_preferred_wherever_they_are() -> None:
+    topology = cpus_per_node(2, 2, 2, 2, sockets=2)
+    hints = cpu_hints(topology, topology.all, CPUSet(), 3, align_by_socket=True)
+    assert shown(hints) == "01+ 02+ 03+ 12+ 13+ 23+ 012 013 023 123 0123"
+
+
 def test_with_align_by_socket_nodes_that_do_not_come_out_even_are_counted_per_socket_as_whole_ones() -> None:
     """Five nodes in three sockets are one node per socket, an integer division in the kubelet: three nodes may span three."""
     topology = cpus_per_node(2, 2, 2, 2, 2, sockets=3)

@@ -179,6 +179,11 @@ def test_a_table_holds_the_masks_that_the_family_admits(hints: CapacityHints) ->
     assert numbers(hint_table(hints, universe), universe) == [m for m in range(1, 32) if hints.admits(m)]
 
 
+@pytest.mark.parametrize("required", [0b0100, 0b1000])
+def test_a_table_is_empty_where_a_node_is_required_that_the_family_has_not(required: NodeMask) -> None:
+    assert hint_table(CapacityHints(0b11, (), 1, required=required), Universe.of(0b111)) == 0
+
+
 def test_gaps_in_the_node_ids_do_not_change_the_order_of_masks() -> None:
     universe = Universe.of(1 << 0 | 1 << 8 | 1 << 9)
     masks = [1 << 8, 1 << 9 | 1, 1 << 9 | 1 << 8]

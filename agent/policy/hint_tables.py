@@ -39,10 +39,6 @@ class Universe:
         """How many sets there are, the empty one included."""
         return 1 << len(self.nodes)
 
-    @property
-    def everything(self) -> Table:
-        return int.from_bytes(bytes([1]) * self.size, "little")
-
     def number(self, mask: NodeMask) -> int:
         """The set that has the mask's nodes. All of them belong to the universe."""
         if self.nodes[-1:] == (len(self.nodes) - 1,):
@@ -159,7 +155,10 @@ def _without(step: int, count: int) -> int:
 
 
 class TableSearch:
-    """The best masks that these offers have in common. default: all nodes of the machine. nodes: all that occur anywhere."""
+    """The best masks that these offers, one at least, have in common.
+
+    default: all nodes of the machine. nodes: all that occur anywhere.
+    """
 
     def __init__(
         self, offers: Sequence[Offer], default: NodeMask, nodes: NodeMask, distances: NUMADistances | None
@@ -176,7 +175,7 @@ class TableSearch:
             else hint_table([hint for hint in offer.hints if hint.preferred], self._universe)
             for offer in self._offers
         ]
-        common = reduce(or_, preferred, 0)
+        common = reduce(or_, preferred)
         for offer, table in zip(self._offers, preferred, strict=True):
             if not offer.anywhere_preferred:
                 common &= table
@@ -185,13 +184,14 @@ class TableSearch:
     def best_intersection(self) -> Found:
         """The best mask that is an intersection of one mask of each offer; sized for the offer that needs the most nodes."""
         target = 0
-        common = self._universe.everything
-        for rank, offer in enumerate(self._offers):
+        tables = []
+        for offer in self._offers:
             table = self._members(offer)
             target = max(target, narrowest_size(table, self._universe))
             if offer.anywhere:
                 table |= 1 << 8 * (self._universe.size - 1)
-            common = intersections(common, table, self._universe) if rank else table
+            tables.append(table)
+        common = reduce(lambda one, other: intersections(one, other, self._universe), tables)
         return Found(self._fittest(common, target))
 
     def _members(self, offer: Offer) -> Table:

@@ -120,6 +120,8 @@ def test_a_directory_that_cannot_be_listed_keeps_its_pods(source: ManifestDirect
     assert (names(listing), listing.readable) == (["a"], False)
     assert "Not a directory" in listing.problems[0]
     tmp_path.unlink()
-    assert not source.list().readable
+    listing = source.list()
+    assert not listing.readable
+    assert "No such file or directory (make it, or name another in sources.manifests.path)" in listing.problems[0]
     moved.rename(tmp_path)
     assert (names(source.list()), source.list().problems, source.list().readable) == (["a"], (), True)

@@ -55,7 +55,7 @@ class _IntersectionSearch:
         self._exact = True
 
     def run(self) -> Found:
-        target = max(map(self._narrowest_size, self._offers), default=0)
+        target = max(map(self._narrowest_size, self._offers))
         parts = self._parts()
         best = self._of_size(parts, target)
         if best is None and not self._exact:
@@ -66,7 +66,7 @@ class _IntersectionSearch:
 
     def _narrowest_size(self, offer: Offer) -> int:
         if not isinstance(offer.hints, CapacityHints):
-            return min((mask.bit_count() for mask in offer.listed), default=0)
+            return min(mask.bit_count() for mask in offer.listed)
         size, exact = narrowest_size(offer.hints, self._budget)
         self._exact &= exact
         return size

@@ -21,7 +21,7 @@ from agent.queues.resize_bounds import QueueCharge
 from agent.queues.simulation import simulate
 from agent.queues.snapshot import take_snapshot, unallocated
 from agent.queues.status_watch import share_charge
-from agent.queues.text import reclaim_lines, resize_lines, simulation_lines, status_lines
+from agent.queues.text import fair_share_lines, reclaim_lines, resize_lines, simulation_lines, status_lines
 from agent.queues.violations import violations
 from agent.queues.what_if import resized
 from agent.queues.workloads import SCHEDULER_NAME
@@ -77,7 +77,10 @@ def status(subject: Subject, name: str | None) -> int:
                 f"queue {name} is not in the files, or was refused", hint="leave --queue away to see all"
             )
         steps = snapshot.fair.derivation(snapshot.tree, name)
-        subject.show(lambda: [encode_step(step) for step in steps], lambda: map(str, steps))
+        subject.show(
+            lambda: [encode_step(step) for step in steps],
+            lambda: fair_share_lines(snapshot.tree, snapshot.shares, snapshot.fair, name),
+        )
         return 0
     found = list(violations(snapshot.shares, subject.options.profile))
     subject.show(lambda: encode_snapshot(snapshot, found), lambda: status_lines(snapshot, found))

@@ -48,12 +48,12 @@ class FairShares:
         """How the fair share of one queue came about: the divisions on its path, from the top, and the three phases of
         each.
         """
-        return tuple(
-            step
-            for queue in reversed(tree.path(name))
-            for division in self.divisions[queue.parent]
-            for step in _steps(division, queue.name)
-        )
+        path = reversed(tree.path(name))
+        return tuple(step for queue in path for phases in self.phases(tree, queue.name) for step in phases)
+
+    def phases(self, tree: QueueTree, name: str) -> tuple[tuple[Step, Step, Step], ...]:
+        """What the three phases gave the queue itself (deserved, over-quota, left-over), for each resource."""
+        return tuple(_steps(division, name) for division in self.divisions[tree.queues[name].parent])
 
 
 def divide_cluster(

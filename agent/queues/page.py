@@ -16,6 +16,7 @@ from agent.queues.accountant_view import AccountantView
 from agent.queues.page_style import STYLE
 from agent.queues.quantities import format_amount
 from agent.queues.resize_growth import NOTHING, CPUMemory
+from agent.queues.text_accountant import remark_lines, time_of_day
 
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -76,27 +77,13 @@ def _summary(view: AccountantView) -> str:
 
 
 def _troubles(view: AccountantView) -> str:
-    taken = view.capture
-    lines = [f"over: {violation}" for violation in view.violations]
-    for name, totals in view.unknown.items():
-        where = f"queue {name}, which does not exist" if name else "no queue"
-        lines.append(f"uncharged: {where}, pods: {totals.pods}")
-    lines += [f"refused: {problem}" for problem in taken.problems]
-    lines += [f"missing: node {node} has not reported" for node in sorted(taken.missing)]
-    lines += [f"silent: node {name} since {_time(since)}" for name, since in sorted(taken.stale_since.items())]
-    lines += [
-        f"disagreement: Queue.status of {name} differs since {_time(at)}" for name, at in taken.status_differs.items()
-    ]
+    lines = list(remark_lines(view))
     if not lines:
         return ""
     more = len(lines) - _MOST_LISTED
     items = "".join(f"<li>{safe(line)}</li>" for line in lines[:_MOST_LISTED])
     items += f"<li>and {more} more: see JSON</li>" if more > 0 else ""
     return f'<section class="trouble"><h2>Not as it should be</h2><ul>{items}</ul></section>'
-
-
-def _time(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%H:%M:%S UTC")
 
 
 # --- the tree -----------------------------------------------------------------------------------------------------------
@@ -217,7 +204,7 @@ def _reservations(view: AccountantView) -> str:
     rows = "".join(
         f"<tr><td>{safe(each.pod)}</td><td>{safe(each.queue)}</td>"
         f"<td>{safe(format_amount(ResourceName.CPU, each.held.cpu_millis))}</td>"
-        f"<td>{safe(format_amount(ResourceName.MEMORY, each.held.memory_bytes))}</td><td>{_time(each.expires)}</td></tr>"
+        f"<td>{safe(format_amount(ResourceName.MEMORY, each.held.memory_bytes))}</td><td>{time_of_day(each.expires)}</td></tr>"
         for each in sorted(reservations.values(), key=lambda each: each.expires)[:_MOST_LISTED]
     )
     return (

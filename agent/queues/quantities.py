@@ -91,7 +91,7 @@ _DECIMAL = (("GB", 10**9), ("MB", 10**6))
 
 
 def format_amount(resource: ResourceName, amount: float) -> str:
-    """An amount for people, exact: "2.5 cores", "1536 Mi", "0.30000000000000004 GPUs"; -1 is "unlimited".
+    """An amount for people, exact: "1 core", "2.5 cores", "1536 Mi", "0.30000000000000004 GPUs"; -1 is "unlimited".
 
     Nothing is rounded: an amount that fails against a bound must not print like the bound.
     """
@@ -99,9 +99,11 @@ def format_amount(resource: ResourceName, amount: float) -> str:
         return "unlimited"
     whole = int(amount) if amount == int(amount) else None
     if resource is ResourceName.CPU:
-        return f"{amount!r}m" if whole is None else f"{_thousandths(whole)} cores" if whole % 10 == 0 else f"{whole}m"
+        if whole is None or whole % 10:
+            return f"{amount if whole is None else whole}m"
+        return f"{_thousandths(whole)} {'core' if whole == 1000 else 'cores'}"
     if resource is ResourceName.GPU:
-        return f"{amount if whole is None else whole} GPUs"
+        return f"{amount if whole is None else whole} {'GPU' if whole == 1 else 'GPUs'}"
     if whole is None:
         return f"{amount!r} bytes"
     for unit, size in _BINARY + _DECIMAL:

@@ -6,51 +6,90 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from agent.model.queue import RESOURCES, UNLIMITED, QueueShare, QueueShares, ResourceName
 from agent.queues.derivation import Step
+from agent.queues.fair_share import FairShares
 from agent.queues.quantities import format_amount
 from agent.queues.reclaim_search import ReclaimProposal
 from agent.queues.resize_admission import ResizeAnswer
+from agent.queues.resize_growth import NOTHING, CPUMemory
 from agent.queues.simulation import Event, EventKind, Outcome
 from agent.queues.snapshot import Snapshot
 from agent.queues.tree import QueueTree
 from agent.queues.violations import Violation
 
 _BAR = 20  # cells of a bar
-_HEAD = ("QUEUE", "PRIO", "RESOURCE", "", "ALLOCATED", "FIXED", "REQUESTED", "QUOTA", "FAIR SHARE", "LIMIT")
+_HEAD = ("QUEUE", "PRIORITY", "RESOURCE", "")
+_AMOUNTS = ("ALLOCATED", "NON-PREEMPTIBLE", "REQUESTED", "QUOTA", "FAIR SHARE", "LIMIT")
 
 
 def status_lines(snapshot: Snapshot, found: Iterable[Violation]) -> Iterator[str]:
     """The queue tree, then what needs attention."""
+    yield from overview_lines(snapshot)
+    yield from trouble_lines(snapshot, found)
+
+
+def overview_lines(snapshot: Snapshot, reserved: Mapping[str, CPUMemory] | None = None) -> Iterator[str]:
+    """What there is to divide, and the queue tree. reserved: by queue, by an accountant's admitted resizes."""
     total = ", ".join(
         f"{resource} {format_amount(resource, amount)}"
         for resource, amount in zip(RESOURCES, snapshot.total, strict=True)
     )
     yield f"to divide: {total}" + ("; charges as Queue.status says, no pods given" if snapshot.from_status else "")
-    yield "bars: # allocated, | fair share; FIXED: allocated to work that cannot be preempted"
+    yield "bars: # allocated, | fair share; NON-PREEMPTIBLE: what of the allocated cannot be preempted" + (
+        "; RESERVED: growth of admitted resizes that no report shows yet" if reserved else ""
+    )
     yield ""
-    yield from tree_lines(snapshot.tree, snapshot.shares)
+    yield from tree_lines(snapshot.tree, snapshot.shares, reserved)
+
+
+def trouble_lines(snapshot: Snapshot, found: Iterable[Violation]) -> Iterator[str]:
+    """What is not as it should be."""
     for violation in found:
         yield f"over: {violation}"
     for name, totals in snapshot.unknown.items():
         where = f"queue {name}, which does not exist" if name else "no queue"
-        yield f"uncharged: {totals.pods} pods of {where}"
+        yield f"uncharged: {totals.pods} {'pod' if totals.pods == 1 else 'pods'} of {where}"
     for problem in snapshot.problems:
         yield f"refused: {problem}"
 
 
-def tree_lines(tree: QueueTree, shares: QueueShares) -> Iterator[str]:
-    """A line for each queue and resource that is used, asked for or bounded."""
-    rows: list[tuple[str, ...]] = [_HEAD]
+def fair_share_lines(tree: QueueTree, shares: QueueShares, fair: FairShares, name: str) -> Iterator[str]:
+    """How the fair share of a queue came about: its path from the top, what each phase gave, and what was asked for."""
+    for queue in reversed(tree.path(name)):
+        share, divided = shares[queue.name], f"that {queue.parent} divides" if queue.parent else "of the cluster"
+        for position, (resource, steps) in enumerate(zip(RESOURCES, fair.phases(tree, queue.name), strict=True)):
+
+            def amount(number: float, of: ResourceName = resource) -> str:
+                return format_amount(of, number)
+
+            given = [dict(step.amounts) for step in steps]
+            quota, over_quota, left_over = (amount(each["given"]) for each in given)
+            fair_share, of = (amount(given[0][key]) for key in ("fair share", "of"))
+            yield (
+                f"queue {queue.name}, {resource}: fair share {fair_share} of {of} {divided}"
+                f" = quota {quota} + over-quota {over_quota} + left-over {left_over}"
+                f" (requested {amount(share.request[position])}, quota {amount(queue.deserved[position])},"
+                f" limit {amount(queue.limit[position])}, over-quota weight {queue.over_quota_weight[position]:g})"
+            )
+
+
+def tree_lines(tree: QueueTree, shares: QueueShares, reserved: Mapping[str, CPUMemory] | None = None) -> Iterator[str]:
+    """A line for each queue and resource that is used, asked for or bounded. A column for what is reserved, where anything is."""
+    amounts = (*_AMOUNTS[:2], "RESERVED", *_AMOUNTS[2:]) if reserved else _AMOUNTS
+    rows: list[tuple[str, ...]] = [(*_HEAD, *amounts)]
     for name, depth in _by_branch(tree, "", 0):
         share, first = shares[name], True
         for position, resource in enumerate(RESOURCES):
             if not _matters(share, position):
                 continue
             label = ("  " * depth + name, str(share.queue.priority)) if first else ("", "")
-            rows.append((*label, resource.value, _bar(share, position), *_cells(share, resource, position)))
+            cells = _cells(share, resource, position)
+            if reserved:
+                cells = (*cells[:2], _reserved(reserved.get(name, NOTHING), resource, position), *cells[2:])
+            rows.append((*label, resource.value, _bar(share, position), *cells))
             first = False
         if first:
-            rows.append(("  " * depth + name, str(share.queue.priority), "", "", *[""] * (len(_HEAD) - 4)))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+            rows.append(("  " * depth + name, str(share.queue.priority), *[""] * (len(rows[0]) - 2)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
@@ -80,6 +119,11 @@ def _cells(share: QueueShare, resource: ResourceName, position: int) -> tuple[st
         share.queue.limit,
     )
     return tuple(format_amount(resource, amounts[position]) for amounts in columns)
+
+
+def _reserved(amounts: CPUMemory, resource: ResourceName, position: int) -> str:
+    """Resizes change CPU and memory alone."""
+    return format_amount(resource, amounts[position]) if position < len(amounts) else ""
 
 
 def _bar(share: QueueShare, position: int) -> str:

@@ -16,7 +16,7 @@ from agent.queues.resize_growth import NOTHING, CPUMemory
 from agent.queues.totals import QueueTotals
 from agent.serve.exposition import family_head, label_text, sample_text
 
-_UNIT = "cores, bytes, GPUs; -1 is unlimited."
+_UNIT = "cores, bytes, GPUs"
 
 
 class _Row(NamedTuple):
@@ -121,13 +121,14 @@ def _kai() -> Iterator[_Gauge]:
     def gauge(name: str, text: str, value: Callable[[QueueShare], float]) -> _Gauge:
         return _Gauge(name, text, lambda row: (value(row.share),), kai=True)
 
+    quota = "Deserved quota of {}; -1 is unlimited."
     yield gauge("queue_info", "Queues that exist.", lambda _: 1.0)
-    yield gauge("queue_deserved_gpus", "Quota of GPUs.", lambda each: each.queue.deserved.gpu)
-    yield gauge("queue_quota_cpu_cores", "Quota of CPU.", lambda each: _cores(each.queue.deserved.cpu))
-    yield gauge("queue_quota_memory_bytes", "Quota of memory.", lambda each: each.queue.deserved.memory)
-    yield gauge("queue_allocated_gpus", "GPUs in use.", lambda each: each.allocated.gpu)
-    yield gauge("queue_allocated_cpu_cores", "CPU in use.", lambda each: _cores(each.allocated.cpu))
-    yield gauge("queue_allocated_memory_bytes", "Memory in use.", lambda each: each.allocated.memory)
+    yield gauge("queue_deserved_gpus", quota.format("GPUs"), lambda each: each.queue.deserved.gpu)
+    yield gauge("queue_quota_cpu_cores", quota.format("CPU in cores"), lambda each: _cores(each.queue.deserved.cpu))
+    yield gauge("queue_quota_memory_bytes", quota.format("memory in bytes"), lambda each: each.queue.deserved.memory)
+    yield gauge("queue_allocated_gpus", "GPUs that are allocated.", lambda each: each.allocated.gpu)
+    yield gauge("queue_allocated_cpu_cores", "CPU allocated, in cores.", lambda each: _cores(each.allocated.cpu))
+    yield gauge("queue_allocated_memory_bytes", "Memory allocated, in bytes.", lambda each: each.allocated.memory)
 
 
 def _ours() -> Iterator[_Gauge]:
@@ -136,19 +137,21 @@ def _ours() -> Iterator[_Gauge]:
             found = amounts(row)
             return (_cores(found[0]), *found[1:]) if found else ()  # CPU is the first resource
 
-        return _Gauge(f"pinfold_queue_{name}", f"{text}: {_UNIT}", in_cores)
+        return _Gauge(f"pinfold_queue_{name}", f"{text}: {_UNIT}.", in_cores)
 
-    yield gauge("allocated", "What the queue's pods occupy", lambda row: row.share.allocated)
-    text = "What of it cannot be preempted"
+    yield gauge(
+        "allocated", "Allocated: what the pods of the queue and below it occupy", lambda row: row.share.allocated
+    )
+    text = "Allocated to work that cannot be preempted"
     yield gauge("allocated_non_preemptible", text, lambda row: row.share.allocated_non_preemptible)
-    yield gauge("requested", "What running and waiting pods ask for", lambda row: row.share.request)
-    yield gauge("quota", "Deserved quota", lambda row: row.share.queue.deserved)
-    yield gauge("limit", "Limit", lambda row: row.share.queue.limit)
+    yield gauge("requested", "Requested by running and waiting pods", lambda row: row.share.request)
+    yield gauge("quota", "Deserved quota, -1 is unlimited", lambda row: row.share.queue.deserved)
+    yield gauge("limit", "Limit, -1 is unlimited", lambda row: row.share.queue.limit)
     yield gauge("fair_share", "Fair share", lambda row: row.share.fair_share)
-    yield gauge("reserved", "Growth admitted that no report shows yet", lambda row: row.reserved)
+    yield gauge("reserved", "Reserved: growth of admitted resizes that no report shows yet", lambda row: row.reserved)
     yield gauge(
         "stale",
-        "What of the allocated comes from silent nodes",
+        "Allocated on silent nodes",
         lambda row: () if row.stale is None else row.stale.allocated.quantities(),
     )
 

@@ -27,7 +27,8 @@ from agent.queues.encode_accountant import (
 from agent.queues.reclaim_search import propose
 from agent.queues.simulation import simulate
 from agent.queues.snapshot import unallocated
-from agent.queues.text import reclaim_lines, resize_lines, simulation_lines, status_lines
+from agent.queues.text import fair_share_lines, reclaim_lines, resize_lines, simulation_lines
+from agent.queues.text_accountant import accountant_lines
 from agent.queues.what_if import decode_reclaim_question, decode_resize_question, decode_simulation_question
 from agent.serve.accountant import AccountantService
 
@@ -93,7 +94,7 @@ class QueueQuestions:
     def queues(self) -> Answer:
         """Every queue."""
         view = self.view()
-        return Answer(lambda: encode_view(view), lambda: status_lines(view.snapshot, view.violations))
+        return Answer(lambda: encode_view(view), lambda: accountant_lines(view))
 
     def queue(self, name: str) -> Answer:
         """One queue with its path to the root. Raises UnknownNameError."""
@@ -102,8 +103,10 @@ class QueueQuestions:
             raise UnknownNameError(
                 f"no such queue: {name or '(none)'}", hint="ask for all of them: /v1/queues, ListQueues"
             )
-        steps = view.fair.derivation(view.tree, name)
-        return Answer(lambda: encode_queue(view, name, self._service.jobs()), lambda: map(str, steps))
+        return Answer(
+            lambda: encode_queue(view, name, self._service.jobs()),
+            lambda: fair_share_lines(view.tree, view.shares, view.fair, name),
+        )
 
     def fair_shares(self) -> Answer:
         """Fair shares alone."""

@@ -26,7 +26,7 @@ def answer(*args: str) -> tuple[int, Any]:
 def test_status_shows_the_tree_with_bars() -> None:
     result = run("status", str(EXAMPLE))
     assert result.return_value == 0
-    assert "  vision    200   cpu" in result.output
+    assert "  vision    200       cpu" in result.output
     assert "6.5 GPUs" in result.output
     code, shown = answer("status", str(EXAMPLE))
     assert code == 0
@@ -40,8 +40,8 @@ def test_status_shows_the_tree_with_bars() -> None:
 
 def test_status_explains_a_fair_share() -> None:
     result = run("status", str(EXAMPLE), "--queue", "vision")
-    assert "deserved first" in result.output
-    assert "queue research, gpu" in result.output
+    assert "queue research, gpu: fair share 8 GPUs of 8 GPUs of the cluster = quota 8 GPUs + " in result.output
+    assert "queue vision, gpu: fair share 3.5 GPUs of 8 GPUs that research divides = quota 3.5 GPUs + " in result.output
     with pytest.raises(AgentError, match="nobody"):
         raise run("status", str(EXAMPLE), "--queue", "nobody").exception or AssertionError
 

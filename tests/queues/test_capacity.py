@@ -37,7 +37,7 @@ def test_the_quota_check_alone_does_not_look_at_limits() -> None:
     answer = non_preemptible_over_quota(TREE, "team", amounts(gpu=2), preemptible=False, options=QueueOptions())
     assert answer.reason == "NonPreemptibleOverQuota"
     assert answer.message == (
-        "queue team: gpu quota 2 GPUs, allocated to non-preemptible pods 1 GPUs, requested 2 GPUs; "
+        "queue team: gpu quota 2 GPUs, allocated to non-preemptible pods 1 GPU, requested 2 GPUs; "
         "a preemptible workload may go over quota"
     )
 
@@ -71,7 +71,7 @@ def test_a_refusal_says_which_bound_of_which_queue_and_what_would_help() -> None
     assert limit.message == "queue q: cpu limit 4 cores, allocated 3 cores, requested 2 cores"
     quota = job_over_capacity(shares, "q", amounts(cpu=1000), preemptible=False, options=QueueOptions())
     assert quota.message == (
-        "queue q: cpu quota 2 cores, allocated to non-preemptible pods 1.5 cores, requested 1 cores; "
+        "queue q: cpu quota 2 cores, allocated to non-preemptible pods 1.5 cores, requested 1 core; "
         "a preemptible workload may go over quota"
     )
     fits = job_over_capacity(shares, "q", amounts(cpu=1000), preemptible=True, options=QueueOptions())

@@ -89,7 +89,7 @@ def test_every_trouble_is_a_line_and_strangers_texts_are_no_markup() -> None:
     whole = view(found)
     page = Outline(render_page(replace(whole, capture=replace(whole.capture, status_differs={"<u>dept": 61.0}))))
     assert not page.wrong
-    assert "uncharged: queue leaf, which does not exist, pods: 3" in page.text
+    assert "uncharged: 3 pods of queue leaf, which does not exist" in page.text
     assert "refused: queue lost:" in page.text
     assert "<s>nowhere" in page.text
     assert "disagreement: Queue.status of <u>dept differs since 00:01:01 UTC" in page.text
@@ -98,7 +98,7 @@ def test_every_trouble_is_a_line_and_strangers_texts_are_no_markup() -> None:
 
 def test_pods_of_no_queue_are_told_apart_from_those_of_one_that_does_not_exist() -> None:
     found = everybody_reports(accountant(taken=replace(objects(), pod_groups=())))
-    assert "uncharged: no queue, pods: 3" in seen(found).text
+    assert "uncharged: 3 pods of no queue" in seen(found).text
 
 
 def test_a_bound_that_is_exceeded_is_told_with_its_numbers_and_marked_in_its_bar() -> None:

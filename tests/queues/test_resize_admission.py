@@ -102,7 +102,7 @@ def test_a_rejection_names_everything_a_user_needs() -> None:
     answer = admit(TWO, pod({"cpu": "5", "memory": "1Gi"}), LEAF, DEPT)
     assert answer.message == (
         "resize rejected: pod prod/web (PodGroup pg), queue leaf, cpu: allocated 8 cores + growth 3 cores "
-        "exceeds limit 10 cores; 1 cores more would fit"
+        "exceeds limit 10 cores; 1 core more would fit"
     )
 
 
@@ -392,7 +392,7 @@ def test_the_refusal_of_fixed_work_tells_its_own_part_and_what_is_reserved() -> 
     answer = decide_resize(TWO, new, directory, ResizeOptions(), charges={"leaf": charge})
     assert answer.message == (
         "resize rejected: pod prod/web (PodGroup pg), queue leaf, cpu: allocated to non-preemptible work 3 cores "
-        "+ reserved by admitted resizes 0.5 cores + growth 1 cores exceeds quota 4 cores; 0.5 cores more would fit"
+        "+ reserved by admitted resizes 0.5 cores + growth 1 core exceeds quota 4 cores; 0.5 cores more would fit"
     )
 
 

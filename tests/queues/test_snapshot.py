@@ -96,6 +96,6 @@ def test_the_page_shows_what_needs_attention() -> None:
     snapshot = take_snapshot(decode_objects(documents), QueueOptions(), amounts(cpu=8000))
     text = "\n".join(status_lines(snapshot, violations(snapshot.shares, Profile.V0_18)))
     assert "over: queue a: cpu allocated 3 cores, limit 2 cores" in text
-    assert "uncharged: 1 pods of no queue" in text
+    assert "uncharged: 1 pod of no queue" in text
     assert "refused: queue lost: parent nowhere does not exist" in text
     assert "####" in text

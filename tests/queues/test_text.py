@@ -5,8 +5,11 @@ from __future__ import annotations
 from agent.formats.pods import decode_pod
 from agent.model.pod import Pod
 from agent.model.queue import PodGroup
+from agent.queues.fair_share import divide_cluster
+from agent.queues.options import QueueOptions
 from agent.queues.resize_admission import ResizeOptions, decide_resize
-from agent.queues.text import resize_lines, tree_lines
+from agent.queues.resize_growth import CPUMemory
+from agent.queues.text import fair_share_lines, resize_lines, tree_lines
 from agent.queues.tree import build
 from agent.queues.workloads import Directory
 from tests.queues.build import amounts, by_name, queue, share
@@ -57,3 +60,31 @@ def test_bars_show_what_is_held_of_the_largest_bound_and_where_the_fair_share_is
     assert "2 cores" in full
     [none] = [line for line in lines if "none" in line]
     assert "#" not in none
+
+
+def test_what_is_reserved_has_a_column_where_anything_is() -> None:
+    queues = [queue("leaf", cpu=(1000, 2000), gpu=(1, 1))]
+    tree, shares = build(queues)[0], by_name([share(queues[0], allocated=amounts(cpu=1000, gpu=1))])
+    head, cpu, gpu = (" ".join(line.split()) for line in tree_lines(tree, shares, {"leaf": CPUMemory(500, 0)}))
+    assert head == "QUEUE PRIORITY RESOURCE ALLOCATED NON-PREEMPTIBLE RESERVED REQUESTED QUOTA FAIR SHARE LIMIT"
+    assert cpu.endswith(" 1 core 0 cores 0.5 cores 0 cores 1 core 0 cores 2 cores")
+    assert gpu.endswith(" 1 GPU 0 GPUs 0 GPUs 1 GPU 0 GPUs 1 GPU"), "no resize changes GPUs: nothing stands for them"
+    assert "RESERVED" not in next(iter(tree_lines(tree, shares)))
+
+
+def test_a_fair_share_is_told_by_its_phases_from_the_top_down() -> None:
+    queues = [queue("org", gpu=(8, 8)), queue("a", "org", gpu=(3, -1)), queue("b", "org", gpu=(3, -1))]
+    wanted = {"org": amounts(gpu=9), "a": amounts(gpu=8), "b": amounts(gpu=1)}
+    shares = by_name([share(each, request=wanted[each.name]) for each in queues])
+    tree = build(queues)[0]
+    fair = divide_cluster(tree, shares, amounts(cpu=1000, gpu=10), QueueOptions())
+    lines = list(fair_share_lines(tree, shares, fair, "a"))
+    assert lines[2] == (
+        "queue org, gpu: fair share 8 GPUs of 10 GPUs of the cluster = quota 8 GPUs + over-quota 0 GPUs + left-over 0 GPUs"
+        " (requested 9 GPUs, quota 8 GPUs, limit 8 GPUs, over-quota weight 1)"
+    )
+    assert lines[5] == (
+        "queue a, gpu: fair share 7 GPUs of 8 GPUs that org divides = quota 3 GPUs + over-quota 4 GPUs + left-over 0 GPUs"
+        " (requested 8 GPUs, quota 3 GPUs, limit unlimited, over-quota weight 1)"
+    )
+    assert len(lines) == 6

@@ -202,7 +202,7 @@ def test_the_page_shows_the_tree_and_escapes_what_others_wrote(loop: ServingLoop
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     for part in (
-        "over: queue leaf: cpu allocated 2 cores, limit 1 cores",
+        "over: queue leaf: cpu allocated 2 cores, limit 1 core",
         "2 · quota",
         "every node accounted for",
         '<i class="held over"',

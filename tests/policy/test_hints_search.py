@@ -329,6 +329,13 @@ def test_without_a_budget_there_is_still_a_mask_of_few_nodes(
     assert found == Found(node_mask(nodes), False)
 
 
+def test_the_narrowest_size_is_not_that_of_the_first_mask_that_comes_to_hand() -> None:
+    """Node 0 has the largest share, node 3 has enough of both; and node 0 is none of a family that has not got it."""
+    both = CapacityHints(everything(9), (Need({0: 1, 3: 5, 8: 3}, 5), Need({0: 9, 1: 1, 3: 1}, 1)), 1)
+    assert narrowest_size(both) == (1, True)
+    assert narrowest_size(CapacityHints(0b1110, (Need({0: 8, 1: 5, 3: 1}, 6),), 1)) == (2, True)
+
+
 def test_a_family_without_a_mask_has_no_narrowest_size_and_that_is_proven() -> None:
     impossible = CapacityHints(everything(10), (Need(FEW, 11),), 1)
     assert narrowest_size(impossible) == (0, True)

@@ -18,7 +18,7 @@ from typing import Any
 from agent.errors import BadInputError
 from agent.formats.go_cpuset import GoCPUSetError
 from agent.formats.go_dump import checksum, dump, string_checksum
-from agent.formats.go_json import GoJSONError, Members, decode, has_key, parse
+from agent.formats.go_json import GoJSONError, Members, decode, encode, has_key, parse
 from agent.formats.go_types import GoFields, GoStruct
 
 MAX_BYTES = 16 << 20  # 500 pods with 10 containers each are below 1 MiB
@@ -104,3 +104,14 @@ def data_matches(fields: Mapping[str, Any]) -> bool | None:
     """Whether `dataChecksum` is that of `data`; None where there is none."""
     stored: int = fields["dataChecksum"]
     return string_checksum(fields["data"]) == stored if stored else None
+
+
+def seal(form: Form, content: GoFields) -> GoFields:
+    """The fields with the checksum that a kubelet of this form expects."""
+    return {**content, "checksum": checksum(form.names[0], dump(form.type, {**content, "checksum": 0}))}
+
+
+def with_data(kind: GoStruct, inline: GoFields) -> GoFields:
+    """The inline fields once more as text, with the checksum of that, as newer kubelets read them."""
+    data = encode(kind, inline)
+    return {**inline, "data": data, "dataChecksum": string_checksum(data)}

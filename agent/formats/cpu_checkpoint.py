@@ -18,9 +18,10 @@ from agent.formats.checkpoint import (
     matching_form,
     read_data,
     read_object,
+    seal,
+    with_data,
 )
 from agent.formats.go_cpuset import GoCPUSetError, parse_cpuset, parse_ranges
-from agent.formats.go_dump import checksum, dump, string_checksum
 from agent.formats.go_json import GoJSONError, Members, decode, encode
 from agent.formats.go_types import CHECKSUM, STRING, GoCPUSet, GoField, GoFields, GoMap, GoStruct
 from agent.model.cpuset import CPUSet
@@ -174,15 +175,15 @@ def write_cpu_checkpoint(
     }
     match version:
         case CPUVersion.V1:
-            return encode(_V1.type, _seal(_V1, {**content, "entries": _by_id(content["entries"], ids or {})})).encode()
+            return encode(_V1.type, seal(_V1, {**content, "entries": _by_id(content["entries"], ids or {})})).encode()
         case CPUVersion.V2:
-            return encode(_V2.type, _seal(_V2, content)).encode()
+            return encode(_V2.type, seal(_V2, content)).encode()
         case CPUVersion.V3:
-            return encode(_V3.type, _seal(_V3, content)).encode()
+            return encode(_V3.type, seal(_V3, content)).encode()
         case CPUVersion.V4:
-            return encode(_V4, _with_data(_seal(_V2, content))).encode()
+            return encode(_V4, with_data(_DATA, seal(_V2, content))).encode()
         case CPUVersion.V4_INTERIM:
-            return encode(_FILE, _with_data({**content, "checksum": 0})).encode()
+            return encode(_FILE, with_data(_DATA, {**content, "checksum": 0})).encode()
 
 
 def _by_id(entries: Mapping[str, Mapping[str, str]], ids: Mapping[ContainerKey, str]) -> dict[str, str]:
@@ -190,12 +191,3 @@ def _by_id(entries: Mapping[str, Mapping[str, str]], ids: Mapping[ContainerKey, 
         return {ids[uid, name]: text for uid, sets in entries.items() for name, text in sets.items()}
     except KeyError as error:
         raise CheckpointError(f"container {'/'.join(error.args[0])} has no id, which V1 needs") from None
-
-
-def _seal(form: Form, content: GoFields) -> GoFields:
-    return {**content, "checksum": checksum(form.names[0], dump(form.type, {**content, "checksum": 0}))}
-
-
-def _with_data(inline: GoFields) -> GoFields:
-    data = encode(_DATA, inline)
-    return {**inline, "data": data, "dataChecksum": string_checksum(data)}

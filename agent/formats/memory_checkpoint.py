@@ -18,8 +18,9 @@ from agent.formats.checkpoint import (
     matching_form,
     read_data,
     read_object,
+    seal,
+    with_data,
 )
-from agent.formats.go_dump import checksum, dump, string_checksum
 from agent.formats.go_json import GoJSONError, decode, encode
 from agent.formats.go_types import (
     CHECKSUM,
@@ -192,22 +193,13 @@ def write_memory_checkpoint(policy: str, state: MemoryState, version: MemoryVers
     }
     match version:
         case MemoryVersion.V1:
-            return encode(_V1.type, _seal(_V1, content)).encode()
+            return encode(_V1.type, seal(_V1, content)).encode()
         case MemoryVersion.V2:
-            return encode(_V2.type, _seal(_V2, content)).encode()
+            return encode(_V2.type, seal(_V2, content)).encode()
         case MemoryVersion.V3:
-            return encode(_V3, _with_data(_seal(_V1, content))).encode()
+            return encode(_V3, with_data(_DATA, seal(_V1, content))).encode()
         case MemoryVersion.V3_INTERIM:
-            return encode(_V3, _with_data({**content, "checksum": 0})).encode()
-
-
-def _seal(form: Form, content: GoFields) -> GoFields:
-    return {**content, "checksum": checksum(form.names[0], dump(form.type, {**content, "checksum": 0}))}
-
-
-def _with_data(inline: GoFields) -> GoFields:
-    data = encode(_DATA, inline)
-    return {**inline, "data": data, "dataChecksum": string_checksum(data)}
+            return encode(_V3, with_data(_DATA, {**content, "checksum": 0})).encode()
 
 
 def _encode_node(state: NUMANodeState) -> GoFields:

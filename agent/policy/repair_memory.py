@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.model.cpuset import format_list
-from agent.model.numa import NodeMask, node_mask
+from agent.model.numa import node_mask
 from agent.model.state import Blocks, Mark, MemoryState
 from agent.policy.go_text import print_bytes
 from agent.policy.memory_count import Count, charged_blocks, count
+from agent.policy.memory_growth import nodes_of
 from agent.policy.memory_static import MachineState, MemoryManager, fresh_machine_state
 from agent.policy.repair_plan import Change, Holders, Rule, Step
 
@@ -117,7 +118,7 @@ def _leave_gone_nodes(
     present = node_mask(fresh)
     steps, marks = [], {}
     for uid in holders.order:
-        gone = _mask(charged_blocks(memory, uid)) & ~present
+        gone = nodes_of(charged_blocks(memory, uid)) & ~present
         if gone:
             text = f"pod {holders.name(uid)} holds memory of NUMA nodes {format_list(gone)}, which are gone"
             marks[uid] = Mark("NUMANodeGone", text)
@@ -133,13 +134,6 @@ def _leave_gone_nodes(
         return tuple(replace(block, nodes=block.nodes & present) for block in blocks if block.nodes & present)
 
     return _with_blocks(memory, dict.fromkeys(marks, trim)), steps, marks
-
-
-def _mask(blocks: Blocks) -> NodeMask:
-    mask = 0
-    for block in blocks:
-        mask |= block.nodes
-    return mask
 
 
 def _shorten(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent.model.queue import RESOURCES
+from agent.queues.encode import quantities as by_resource
 from agent.queues.fair_share import divide_cluster
 from agent.queues.options import Profile, QueueOptions
 from agent.queues.tree import build
 from agent.replay.context import Context, JSONObject
-from agent.replay.queue_records import as_number, quantities, queue_shares
+from agent.replay.queue_records import quantities, queue_shares
 
 
 def replay(record_input: JSONObject, context: Context) -> Mapping[str, Any]:
@@ -19,9 +19,4 @@ def replay(record_input: JSONObject, context: Context) -> Mapping[str, Any]:
     tree, _ = build(share.queue for share in shares.values())
     options = QueueOptions(k_value=record_input.get("kValue", 1.0), profile=Profile.parse(context.profile))
     answer = divide_cluster(tree, shares, quantities(record_input["total"]), options)
-    return {
-        "fairShare": {
-            name: {resource.value: as_number(amount) for resource, amount in zip(RESOURCES, share, strict=True)}
-            for name, share in answer.shares.items()
-        }
-    }
+    return {"fairShare": {name: by_resource(share) for name, share in answer.shares.items()}}

@@ -43,8 +43,3 @@ def queue_share(record: JSONObject) -> QueueShare:
 def queue_shares(records: Iterable[JSONObject]) -> dict[str, QueueShare]:
     """`queue_share` by name."""
     return {record["name"]: queue_share(record) for record in records}
-
-
-def as_number(amount: float) -> float:
-    """A float as JSON shows it best: whole amounts without a fraction."""
-    return int(amount) if amount.is_integer() else amount

@@ -7,10 +7,10 @@ from typing import Any
 
 from agent.formats.pods import decode_pod
 from agent.formats.queue_objects import decode_pod_group, decode_priority_class, decode_queue
+from agent.queues.encode import number
 from agent.queues.resize_admission import Rejection, ResizeOptions, decide_resize
 from agent.queues.workloads import Directory
 from agent.replay.context import Context, JSONObject
-from agent.replay.queue_records import as_number
 
 
 def replay(record_input: JSONObject, context: Context) -> Mapping[str, Any]:
@@ -54,5 +54,5 @@ def _rejection(rejection: Rejection) -> Mapping[str, Any]:
         "allocatedKind": rejection.allocated_kind,
         "allocated": rejection.allocated,
         "delta": rejection.delta,
-        "bound": as_number(rejection.bound),
+        "bound": number(rejection.bound),
     }

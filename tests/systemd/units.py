@@ -62,10 +62,11 @@ def refusals(bus: SystemdBus, scope: str, inside: str, pid: int) -> dict[str, li
 
 
 def main() -> None:
-    bus = SystemdBus()
+    bus = SystemdBus(timeout_seconds=30.0)  # of a busy machine
     pod, scope = pod_slice(ROOT, UID), container_scope(ROOT, UID, "main")
     bus.start_slice(pod.name, "A pod", properties_of(WANTED))
-    child = subprocess.Popen(["sleep", "1000"])
+    # not with our output: whoever reads that would wait for it where something here fails
+    child = subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     bus.start_scope(scope.name, pod.name, child.pid, "A container", properties_of(WANTED))
     seen: dict[str, Any] = {"version": bus.version(), "top": bus.control_group(), "scope": str(scope)}
     seen["moved"] = until(lambda: group_of(child.pid) == f"/{scope}")

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from agent.commands.config import command
 from agent.commands.options import parse_flags
 from agent.config import ConfigError, Loaded, load
 from agent.config_schema import Config
@@ -174,3 +176,23 @@ def test_an_eviction_threshold_is_an_amount_or_a_share(threshold: str, expected:
         return
     amounts: Mapping[str, Quantity] = reserved(machine(regular(8)), config)
     assert amounts["memory"].number == expected
+
+
+def test_show_has_a_line_for_every_value_with_its_own_origin(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("reports:\n  kubernetes:\n    force: true\nqueues: {api: {port: 1}}\nfeatureGates: {A: true}\n")
+    done = CliRunner().invoke(
+        command, ["show", "--config", str(path), "--set", "resize.exclusive=true", "--set", "http={port: 1}"]
+    )
+    assert {
+        f"reports.kubernetes.force: true  # {path}:3",
+        "reports.kubernetes.events: true  # default",
+        f"queues.api.port: 1  # {path}:4",
+        "queues.grpc.port: 0  # default",
+        "resize.exclusive: true  # flag",
+        "http.port: 1  # flag",
+        'http.address: "127.0.0.1"  # default',
+        'nodeService.mode: "0660"  # default',
+        f'featureGates: {{"A": true}}  # {path}:5',
+        "reports.spool: null  # default",
+    } <= set(done.output.splitlines())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import click
 
 from agent.commands.options import config_options, parse_flags, socket_option
 from agent.config import Loaded, load
+from agent.config_schema_values import Section
 from agent.errors import AgentError
 from agent.model.resources import MEMORY, is_hugepages
 from agent.node.archive import open_sysroot
@@ -43,13 +44,12 @@ def show(config: Path | None, flags: tuple[str, ...], output: str) -> int:
       pinfold config show --config ./config.yaml
     """
     loaded = load(config, parse_flags(flags))
-    values = loaded.config.model_dump()
     if output == "json":
-        origins = {key: loaded.origin(key) for key, _ in flatten(values)}
-        click.echo(json.dumps({"values": values, "origins": origins}, indent=2))
+        origins = {key: _origin(loaded, key, default=default) for key, _, default in flatten(loaded.config)}
+        click.echo(json.dumps({"values": loaded.config.model_dump(), "origins": origins}, indent=2))
         return 0
-    for key, value in flatten(values):
-        click.echo(f"{key}: {json.dumps(value)}  # {loaded.origin(key)}")
+    for key, value, default in flatten(loaded.config):
+        click.echo(f"{key}: {json.dumps(value)}  # {_origin(loaded, key, default=default)}")
     return 0
 
 
@@ -120,26 +120,17 @@ def facts(loaded: Loaded, directory: Path) -> Iterator[str]:
         yield f"{resource}: reserved {amount} of {whole if whole is not None else 0}{unit}"
 
 
-def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys of the sections and their values; maps of free keys stay whole."""
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, dict) and value and key in SECTIONS:
-            yield from flatten(value, f"{name}.")
+def flatten(section: Section, prefix: str = "") -> Iterator[tuple[str, Any, bool]]:
+    """Dotted keys of the sections, their values, and whether each is the default; lists and maps of free keys stay whole."""
+    plain = section.model_dump()
+    for key, field in type(section).model_fields.items():
+        inner = getattr(section, key)
+        if isinstance(inner, Section):
+            yield from flatten(inner, f"{prefix}{key}.")
         else:
-            yield name, value
+            yield f"{prefix}{key}", plain[key], inner == field.default
 
 
-SECTIONS = (
-    "node",
-    "sources",
-    "manifests",
-    "kubelet",
-    "pods",
-    "apiserver",
-    "enforcement",
-    "state",
-    "podResources",
-    "http",
-    "control",
-)
+def _origin(loaded: Loaded, key: str, *, default: bool) -> str:
+    """What a section leaves out comes from nowhere else, though the section is in a file."""
+    return "default" if default and key not in loaded.origins else loaded.origin(key)

@@ -90,7 +90,7 @@ def _round(enforcer: CgroupEnforcer, grants: Grants, times: Times) -> None:
     times.write.append((done - decided) * 1000)
     times.total.append((done - start) * 1000)
     times.total_cpu.append((time.process_time() - cpu) * 1000)
-    times.gap.append(applied.gap.seconds * 1000)
+    times.gap.append(applied.gap_seconds * 1000)
 
 
 def _floor(hierarchy: Hierarchy, groups: ExecCgroups, cpus: CPUSet, *, shrink: bool) -> float:

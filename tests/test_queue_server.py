@@ -25,13 +25,13 @@ from agent.formats.queue_objects import decode_objects
 from agent.model.pod import Pod
 from agent.queue_config import total_of
 from agent.queue_server import QueueServer
-from agent.queues.node_report import changes
 from agent.queues.node_report_format import encode_report
 from agent.serve.loop import ServingLoop
 from agent.serve.queue_client import QueueClient, ServerAddress
 from agent.serve.webhook import PATH
 from tests.agents import PATIENCE_SECONDS, pod_text, running
 from tests.certificates import Pair, make_ca, make_pair
+from tests.queues.node_reports import changes
 from tests.serve.accountants import node, pod_group, post, queue, report, trusting, upsize
 
 CLUSTER = [queue("dept"), queue("leaf", "dept", 10_000), pod_group("pg", "leaf"), node("n1")]

@@ -146,11 +146,46 @@ def test_a_preferred_hint_of_nodes_that_the_machine_has_not_is_none() -> None:
             0b000000011,
             id="the lowest nodes of a mask that also has high ones",
         ),
+        pytest.param(
+            [
+                Offer(CapacityHints(0b110101010, (Need({1: 3}, 3),), 4, others=(0b100001001,))),
+                Offer(CapacityHints(everything(9), (Need({0: 2, 1: 1, 4: 1, 5: 1}, 3),), 4)),
+            ],
+            0b000001001,
+            id="a part of a listed mask that is lower than what the rules have in common",
+        ),
+        pytest.param(
+            [
+                Offer(
+                    CapacityHints(everything(9), (Need({1: 1, 4: 5, 6: 9, 8: 8}, 6),), 4, others=(0b11001010, 0b110110))
+                ),
+                Offer(CapacityHints(everything(9), (Need({4: 1, 7: 1}, 2),), 3)),
+            ],
+            0b000000011,
+            id="nodes that nobody needs, where they are the lowest",
+        ),
     ],
 )
 def test_both_ways_find_the_intersection_on_nine_nodes(given_offers: list[Offer], common: NodeMask) -> None:
     assert TableSearch(given_offers, everything(9), everything(9), None).best_intersection().mask == common
     assert hint_intersections.best_intersection(given_offers, everything(9), None) == Found(common)
+
+
+@pytest.mark.parametrize(
+    ("listed", "least", "common"),
+    [
+        pytest.param([0b1001, 0b110000], 1, 0b110000, id="of two masks"),
+        pytest.param([0b1001, 0b111000000], 2, 0b011000000, id="a part of a wider one"),
+        pytest.param([0b1001, 0b110000], 3, 0b110000, id="narrower ones than are aimed at"),
+    ],
+)
+def test_both_ways_find_the_closest_intersection(listed: list[NodeMask], least: int, common: NodeMask) -> None:
+    """Nine nodes in three sockets, and a family of all masks of so many nodes."""
+    close = numa_distances(everything(9), socket_distances(9, 3))
+    family = CapacityHints(everything(9), (Need(dict.fromkeys(range(9), 1), least),), 1)
+    pair = [Offer(tuple(Hint(mask, False) for mask in listed)), Offer(family)]
+    assert TableSearch(pair, everything(9), everything(9), close).best_intersection() == Found(common)
+    assert hint_intersections.best_intersection(pair, everything(9), close) == Found(common)
 
 
 def test_the_narrowest_mask_with_a_node_that_adds_nothing() -> None:

@@ -122,9 +122,8 @@ def _check_first_admission(
             if held or target:
                 _check_cpus(managers.cpu, f'container "{name}"', target, held, floor.cpus.get(name, CPUSet()))
     if managers.memory is not None:
-        pod_memory = grants.memory.pod_entries.get(pod.uid)
-        if pod_memory is not None:
-            _check_bytes(f"pod {pod.name}", asked.pod_memory or {}, floor.pod_memory or pod_memory)
+        if pod.uid in grants.memory.pod_entries:
+            _check_bytes(f"pod {pod.name}", asked.pod_memory or {}, floor.pod_memory or ())
         for container in resizable(pod):
             if container.name in was.memory:
                 wanted = asked.memory.get(container.name, {})

@@ -42,6 +42,10 @@ def refusal(config: dict[str, Any], old: Pod, new: Pod, *beside: Pod) -> PinnedR
             "2 CPUs are fewer than the 4 that container", "ask for at least 4 CPUs", id="CPUs",
         ),
         pytest.param(
+            BUBBLES, named("p", guaranteed("4")), named("p", guaranteed("2")),
+            "2 CPUs are fewer than the 4 that container", "ask for at least 4 CPUs", id="CPUs in pod scope",
+        ),
+        pytest.param(
             BOTH, named("p", guaranteed("1", "4Gi")), named("p", guaranteed("1", "2Gi")),
             "2147483648 bytes of memory are fewer than the 4294967296 that container", "ask for at least 4294967296 bytes",
             id="memory",
@@ -63,6 +67,11 @@ def refusal(config: dict[str, Any], old: Pod, new: Pod, *beside: Pod) -> PinnedR
             BUBBLES, bubble("6"), bubble("6", main_memory="1Gi"),
             '1073741824 bytes of memory are fewer than the 2147483648 that container "main"',
             "ask for at least 2147483648 bytes", id="memory of a slice",
+        ),
+        pytest.param(
+            {**BUBBLES, "cpu_policy": "none"}, bubble("6"), replace(bubble("6"), containers=(app(name="main"), app(name="side"))),
+            '0 bytes of memory are fewer than the 2147483648 that container "main"', "ask for at least 2147483648 bytes",
+            id="memory of a slice that asks for none any more",
         ),
     ],
 )  # fmt: skip
@@ -94,6 +103,13 @@ def test_exclusiveness_of_a_bubble_and_its_slices_neither_begins_nor_ends(old: P
     assert str(refused).startswith(f"Resize is infeasible: {message}")
     assert refused.reason == "exclusiveness_changed"
     assert refused.hint
+
+
+def test_a_pod_of_a_fractional_budget_holds_no_cpus_and_is_resized_like_others() -> None:
+    managers = node(regular(16, numa=2), feature_gates=EXCLUSIVE, **BUBBLES)
+    old, new = bubble("5500m"), bubble("6500m", main="3")
+    grants = admitted(managers, old)
+    assert resize_pinned(managers, grants, FirstGrant(), old, new).grants.cpu == grants.cpu
 
 
 def test_a_growth_that_others_are_in_the_way_of_may_come_true_and_one_beyond_the_node_never() -> None:

@@ -173,3 +173,21 @@ def test_a_size_that_stays_is_not_judged_anew() -> None:
     grants = admitted(managers, pod)
     strict = node(regular(16, smt=2), feature_gates=EXCLUSIVE, cpu_options={"full-pcpus-only": "true"})
     assert resize_pinned(strict, grants, FirstGrant(), pod, sizes(pod, cpu(3, "2Gi"))).grants == grants
+
+
+def test_part_of_a_core_says_which_number_would_do() -> None:
+    managers = node(regular(16, smt=2), feature_gates=EXCLUSIVE, cpu_options={"full-pcpus-only": "true"})
+    pod = named("p", guaranteed("2"))
+    with pytest.raises(PinnedResizeRefusal) as caught:
+        resize_pinned(managers, admitted(managers, pod), FirstGrant(), pod, sizes(pod, cpu(3)))
+    assert caught.value.hint.startswith("ask for a multiple of 2 CPUs")
+
+
+def test_who_was_admitted_before_memory_was_managed_has_no_floor_of_it() -> None:
+    before = node(regular(16, numa=2), feature_gates=EXCLUSIVE)
+    managers = node(regular(16, numa=2), feature_gates=EXCLUSIVE, **BOTH)
+    pod = named("p", guaranteed("2", "4Gi"))
+    grants = replace(fresh(managers), cpu=admitted(before, pod).cpu)
+    after = resize_pinned(managers, grants, FirstGrant(), pod, sizes(pod, cpu(3, "2Gi"))).grants
+    assert len(after.cpu.entries["p"]["app"]) == 3
+    assert after.memory == grants.memory

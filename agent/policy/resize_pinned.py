@@ -21,7 +21,7 @@ from agent.policy.cpu_static import CPUManager
 from agent.policy.eligibility import Claims, claims
 from agent.policy.hint_family import Hint
 from agent.policy.managers import Managers
-from agent.policy.refusal import EmptyPodSharedPoolError, Refusal, SMTAlignmentError
+from agent.policy.refusal import Refusal, SMTAlignmentError
 from agent.policy.resize_bubble import resize_bubble
 from agent.policy.resize_containers import resize_containers
 from agent.policy.resize_draft import Draft
@@ -181,25 +181,24 @@ def _check_bytes(owner: str, wanted: Mapping[str, int], first: Blocks) -> None:
 
 def _attempt(managers: Managers, grants: Grants, floor: FirstGrant, asked: Claims, pod: Pod) -> PinnedResize:
     draft = Draft.of(managers, grants, floor, asked, pod)
-    try:
-        if draft.bubble is not None or draft.pod_memory is not None:
-            resize_bubble(draft)
-        else:
-            resize_containers(draft)
-    except EmptyPodSharedPoolError as error:
-        raise PinnedResizeRefusal(str(error), never=True, detail=error.reason, hint=error.hint) from error
+    if draft.bubble is not None or draft.pod_memory is not None:
+        resize_bubble(draft)
+    else:
+        resize_containers(draft)
     check_minimum_shared_pool(managers, grants.cpu.default, draft.shared, pod)
     return PinnedResize(_commit(grants, draft), draft.affinities)
 
 
 def _commit(grants: Grants, draft: Draft) -> Grants:
-    uid, cpu, memory = draft.pod.uid, grants.cpu, grants.memory
+    uid = draft.pod.uid
+    cpu = replace(grants.cpu, default=draft.shared)
+    memory = replace(grants.memory, machine=draft.machine)
     if draft.cpus:
-        cpu = replace(cpu, default=draft.shared, entries={**cpu.entries, uid: draft.cpus})
+        cpu = replace(cpu, entries={**cpu.entries, uid: draft.cpus})
     if draft.bubble is not None:
-        cpu = replace(cpu, default=draft.shared, pod_entries={**cpu.pod_entries, uid: draft.bubble})
+        cpu = replace(cpu, pod_entries={**cpu.pod_entries, uid: draft.bubble})
     if draft.memory:
-        memory = replace(memory, machine=draft.machine, entries={**memory.entries, uid: draft.memory})
+        memory = replace(memory, entries={**memory.entries, uid: draft.memory})
     if draft.pod_memory is not None:
-        memory = replace(memory, machine=draft.machine, pod_entries={**memory.pod_entries, uid: draft.pod_memory})
+        memory = replace(memory, pod_entries={**memory.pod_entries, uid: draft.pod_memory})
     return Grants(cpu, memory)

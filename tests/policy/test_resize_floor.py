@@ -131,6 +131,7 @@ def test_a_growth_that_others_are_in_the_way_of_may_come_true_and_one_beyond_the
 def test_a_pool_of_a_bubble_that_would_be_empty_is_never_right_and_says_what_would_be() -> None:
     refused = refusal(BUBBLES, bubble("6"), bubble("6", main="6"))
     assert (refused.never, refused.reason) == (True, EmptyPodSharedPoolError.reason)
+    assert str(refused).startswith("pod rejected, sum of exclusive container cpu requests equals pod budget")
     assert refused.hint.startswith("raise the pod's cpu")
 
 

@@ -10,6 +10,7 @@ import pytest
 from agent.model.cpuset import CPUSet
 from agent.model.machine import CPUTopology
 from agent.model.state import FirstGrant, ResizeState, Shortfall
+from agent.policy.hint_family import Hint
 from agent.policy.resize_pinned import PinnedResizeRefusal, resize_pinned
 from agent.policy.restore import refit
 from tests.nodes import GIB, admitted, cpus_of, memory_of, named, node
@@ -241,6 +242,55 @@ def test_a_node_of_single_blocks_is_not_drawn_into_a_group() -> None:
     node.want(sizes(p, cpu(1, "20Gi")))
     assert node.record("p").resize.state is ResizeState.DEFERRED
     assert node.record("p").resize.message.startswith("Allocate failed due to [memorymanager]")
+
+
+@pytest.mark.parametrize(
+    ("scope", "affinity"),
+    [
+        pytest.param(
+            "pod", Hint(0b11, True), id="nine CPUs need two nodes, as those of the pod at its admission would"
+        ),
+        pytest.param("container", None, id="seven CPUs of one container need one, which lacks them"),
+    ],
+)
+def test_in_pod_scope_what_grows_is_aligned_for_the_total_of_the_pod(scope: str, affinity: Hint | None) -> None:
+    managers = node(regular(16, numa=2), feature_gates=EXCLUSIVE, topology_policy="restricted", topology_scope=scope)
+    pod = named("p", guaranteed("4"), guaranteed("2", name="b"))
+    grants = admitted(managers, pod)
+    assert cpus_of(grants) == "p/app=1-4 p/b=5-6 shared=0,7-15"
+    if affinity is None:
+        with pytest.raises(PinnedResizeRefusal) as caught:
+            resize_pinned(managers, grants, FirstGrant(), pod, sizes(pod, cpu(7)))
+        assert caught.value.reason == "TopologyAffinityError"
+    else:
+        resized = resize_pinned(managers, grants, FirstGrant(), pod, sizes(pod, cpu(7)))
+        assert resized.affinities == {"app": affinity}
+        assert len(resized.grants.cpu.entries["p"]["app"]) == 7
+
+
+@pytest.mark.parametrize("wanted", [cpu(3, "1Gi"), cpu(2, "2Gi"), cpu(3, "2Gi")])
+def test_only_what_grows_is_aligned_anew_and_the_tables_follow(wanted: str) -> None:
+    managers = node(regular(16, numa=2), feature_gates=EXCLUSIVE, memory_policy="Static", topology_policy="restricted")
+    pod = named("p", guaranteed("2"), guaranteed("2", name="b"))
+    resized = resize_pinned(managers, admitted(managers, pod), FirstGrant(), pod, sizes(pod, wanted))
+    assert resized.affinities == {"app": Hint(0b1, True)}
+    assert resized.grants.memory == admitted(managers, sizes(pod, wanted)).memory
+
+
+@pytest.mark.parametrize("scope", ["container", "pod"])
+def test_memory_that_its_node_lacks_is_refused_by_the_policy_not_only_for_want_of_room(scope: str) -> None:
+    managers = node(
+        regular(16, numa=2),
+        feature_gates=EXCLUSIVE,
+        memory_policy="Static",
+        memory_gib=16,
+        topology_policy="restricted",
+        topology_scope=scope,
+    )
+    pod, other = named("p", guaranteed("2", "4Gi")), named("q", guaranteed("1", "8Gi"))
+    with pytest.raises(PinnedResizeRefusal) as caught:
+        resize_pinned(managers, admitted(managers, pod, other), FirstGrant(), pod, sizes(pod, cpu(2, "10Gi")))
+    assert (caught.value.never, caught.value.reason) == (False, "TopologyAffinityError")
 
 
 # --- what is first ------------------------------------------------------------------------------------------------------

@@ -293,6 +293,29 @@ def test_memory_that_its_node_lacks_is_refused_by_the_policy_not_only_for_want_o
     assert (caught.value.never, caught.value.reason) == (False, "TopologyAffinityError")
 
 
+def test_in_pod_scope_a_container_that_shares_adds_nothing_to_the_total() -> None:
+    managers = node(regular(16, numa=2), feature_gates=EXCLUSIVE, topology_policy="restricted", topology_scope="pod")
+    pod = named("p", guaranteed("4"), guaranteed("500m", name="b"))
+    resized = resize_pinned(managers, admitted(managers, pod), FirstGrant(), pod, sizes(pod, cpu(7)))
+    assert resized.affinities == {"app": Hint(0b1, True)}
+
+
+def test_in_pod_scope_memory_grows_on_the_node_of_its_pod() -> None:
+    managers = node(
+        regular(16, numa=2),
+        feature_gates=EXCLUSIVE,
+        memory_policy="Static",
+        topology_policy="restricted",
+        topology_scope="pod",
+    )
+    pod = named("p", guaranteed("5"))
+    grants = admitted(managers, named("q", guaranteed("5")), pod)
+    assert memory_of(grants, "p") == "app=1@1"
+    resized = resize_pinned(managers, grants, FirstGrant(), pod, sizes(pod, cpu(5, "2Gi")))
+    assert resized.affinities == {"app": Hint(0b10, True)}
+    assert memory_of(resized.grants, "p") == "app=2@1"
+
+
 # --- what is first ------------------------------------------------------------------------------------------------------
 
 

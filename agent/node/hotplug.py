@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import select
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -57,14 +58,18 @@ class KernelEvents:
         except (OSError, ImportError) as error:
             raise HotplugError(f"no kernel events here: {error}") from error
         self._woken = os.eventfd(0)
+        self._socket = socket.socket(fileno=os.dup(self._monitor.fileno()))
         self._poll = select.poll()
-        self._poll.register(self._monitor.fileno(), select.POLLIN)
+        self._poll.register(self._socket, select.POLLIN)
         self._poll.register(self._woken, select.POLLIN)
 
     def next(self, timeout_seconds: float | None) -> str | None:
         ready = self._poll.poll(None if timeout_seconds is None else math.ceil(timeout_seconds * 1000))
         if not ready or any(found == self._woken for found, _ in ready):
             return None
+        # an overflow is an error of the socket until it is taken; pyudev refuses to read before that
+        if error := self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            raise OSError(error, os.strerror(error))
         device = self._monitor.poll(0)
         return None if device is None else f"{device.action} {device.sys_name}"
 
@@ -72,6 +77,7 @@ class KernelEvents:
         os.eventfd_write(self._woken, 1)  # never read: every later poll returns at once
 
     def close(self) -> None:
+        self._socket.close()
         os.close(self._woken)
 
 

@@ -160,6 +160,12 @@ class Upstream:
             self._deaf = error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED
             self._failed(f"{error.code().name}: {error.details()}")
             return False
+        if not isinstance(listed, v1.ListPodResourcesResponse) or not isinstance(
+            allocatable, v1.AllocatableResourcesResponse
+        ):  # gRPC gives None for bytes that are no such message
+            self._deaf = True
+            self._failed("the answer cannot be read")
+            return False
         again = bool(self._trouble)
         if again:
             _log.info("upstream PodResources answers again", extra={"facts": {"socket": self._access.path}})

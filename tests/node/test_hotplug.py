@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,3 +92,21 @@ def test_the_kernels_events_arrive() -> None:
             assert trigger.parent.name in told.get(timeout=10)
     except (OSError, HotplugError) as error:
         pytest.skip(f"no kernel events can be made here: {error}")
+
+
+@pytest.mark.real
+def test_events_that_the_socket_could_not_hold_are_told_once_and_the_thread_sleeps_again() -> None:
+    trigger = next(iter(sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/uevent"))), None)
+    try:
+        events = KernelEvents()
+        assert trigger is not None
+        events._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the kernel makes it some KiB
+        for _ in range(100):  # nobody reads yet
+            trigger.write_text("change")
+    except (OSError, HotplugError) as error:
+        pytest.skip(f"no kernel events can be made here: {error}")
+    with watched(events) as told:
+        assert told.get(timeout=10).startswith("events were lost, ")
+        assert woken("hotplug", 1.5) == 0
+        trigger.write_text("change")
+        assert told.get(timeout=10) == f"change {trigger.parent.name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -191,6 +192,34 @@ def test_the_longer_nothing_changes_the_less_is_asked(tmp_path: Path, monkeypatc
         asker.look()
         until(lambda: kubelet.asked >= 9, wanted=True)  # news of pods: at once, and soon again
         asker.stop()
+
+
+class Garbled(grpc.GenericRpcHandler):  # type: ignore[type-arg] # it is not generic when it runs
+    """Answers every call with bytes that are no message, until it is `well`."""
+
+    well = False
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: b"" if self.well else b"\n\x03\n\x01\xff")
+
+
+def test_an_answer_that_cannot_be_read_is_a_fault_and_the_server_is_asked_again(tmp_path: Path) -> None:
+    server, garbled = grpc.server(ThreadPoolExecutor(2)), Garbled()
+    server.add_generic_rpc_handlers((garbled,))
+    server.add_insecure_port(f"unix:{tmp_path / 'kubelet.sock'}")
+    server.start()
+    with ServingLoop() as loop:
+        asked = Upstream(loop, UpstreamAccess(tmp_path / "kubelet.sock", 0.05), frozenset[str], lambda: None)
+        asked.start()
+        try:
+            until(lambda: asked.answering, False)
+            assert not asked.health().readable
+            garbled.well = True
+            until(lambda: asked.answering, True)
+            assert asked.health().readable
+        finally:
+            asked.stop()
+            server.stop(None).wait()
 
 
 def test_every_group_of_clients_has_its_socket_and_its_budget(tmp_path: Path) -> None:

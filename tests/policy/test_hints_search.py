@@ -372,7 +372,7 @@ def test_the_narrowest_size_is_not_that_of_the_first_mask_that_comes_to_hand() -
 
 
 def test_a_family_without_a_mask_has_no_narrowest_size_and_that_is_proven() -> None:
-    impossible = CapacityHints(everything(10), (Need(FEW, 11),), 1)
+    impossible = CapacityHints(everything(20), (Need(FEW, 11),), 1)
     assert narrowest_size(impossible) == (0, True)
     assert narrowest_size(replace(impossible, others=(0b11, 0b111))) == (2, True)
 

@@ -265,6 +265,8 @@ def test_on_a_large_machine_a_socket_aligned_mask_is_found() -> None:
     assert (found.mask, found.exact) == (0b111_0000, True)
     two = CapacityHints(everything(16), (Need(dict.fromkeys(range(16), 2), 5),), 1, sockets=topology, socket_count=2)
     assert CommonMasks([Offer(two)], everything(16), None).best_preferred() == Found(0b1_0011)
+    few = CapacityHints(everything(16), (Need({3: 2, 4: 2}, 4),), 2, sockets=topology, socket_count=1)
+    assert CommonMasks([Offer(few)], everything(16), None).best_preferred() == Found(0b1_1000), "as few as are needed"
 
 
 def test_a_single_node_held_by_itself_is_weighed_with_the_rule_of_the_others() -> None:

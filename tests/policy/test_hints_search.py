@@ -214,6 +214,13 @@ def test_a_table_holds_the_masks_that_the_family_admits(hints: CapacityHints) ->
     assert numbers(hint_table(hints, universe), universe) == [m for m in range(1, 32) if hints.admits(m)]
 
 
+def test_masks_of_one_family_reach_beyond_the_nodes_of_the_other() -> None:
+    anchored = CapacityHints(0b111, (Need({2: 1}, 1),), 1)
+    search = CommonMasks([Offer(anchored), Offer(CapacityHints(0b011, (), 1))], 0b111, None)
+    assert search.best_intersection() == Found(0b001)
+    assert search.best_preferred() == Found(None)
+
+
 @pytest.mark.parametrize("required", [0b0100, 0b1000])
 def test_a_table_is_empty_where_a_node_is_required_that_the_family_has_not(required: NodeMask) -> None:
     assert hint_table(CapacityHints(0b11, (), 1, required=required), Universe.of(0b111)) == 0

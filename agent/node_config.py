@@ -10,10 +10,10 @@ from agent.config_schema import Config
 from agent.model.cpuset import CPUSet
 from agent.model.machine import Machine
 from agent.model.quantity import Quantity, QuantityError
+from agent.model.resources import is_memory
 from agent.policy.feature_gates import ALL_ALPHA, FeatureGates
 from agent.policy.go_text import quote
 from agent.policy.managers import ManagerConfig
-from agent.policy.memory_static import is_memory
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.topology_options import TopologyScope
 

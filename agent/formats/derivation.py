@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agent.model.numa import NodeMask, node_ids
+from agent.model.numa import node_ids, union_of
 from agent.model.state import Grants
 from agent.policy.feature_gates import FeatureGates
 from agent.policy.hint_family import CapacityHints, Hint, ResourceHints
@@ -152,14 +152,6 @@ def _others(hints: CapacityHints) -> str:
 def _either(places: Sequence[str]) -> str:
     listed = " or ".join(place.removeprefix("NUMA ") for place in places[:_LISTED_PLACES])
     return f"NUMA {listed}{' or others' if len(places) > _LISTED_PLACES else ''}" if places else "none"
-
-
-def union_of(masks: Sequence[NodeMask]) -> NodeMask:
-    """The nodes in any of these masks."""
-    nodes = 0
-    for mask in masks:
-        nodes |= mask
-    return nodes
 
 
 def _encode_hint(hint: Hint) -> Mapping[str, Any]:

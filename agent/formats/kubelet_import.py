@@ -99,13 +99,7 @@ def record_pods(imported: Imported, pods: Iterable[Pod]) -> tuple[dict[str, PodR
     records: dict[str, PodRecord] = {}
     uids: dict[str, str] = {}
     grants = imported.grants
-    held = {
-        *grants.cpu.entries,
-        *grants.cpu.pod_entries,
-        *grants.memory.entries,
-        *grants.memory.pod_entries,
-        *imported.allocated,
-    }
+    held = {*grants.holders, *imported.allocated}
     for pod in sorted(pods, key=lambda pod: pod.creation_timestamp):  # admission follows creation
         if pod.uid not in held:
             continue

@@ -9,6 +9,7 @@ from agent.model.cpuset import CPUSet
 from agent.model.numa import NodeMask, node_ids
 from agent.model.state import Blocks, State
 from agent.policy.managers import Managers
+from agent.policy.memory_count import charged_blocks
 
 
 def encode_numa(state: State, managers: Managers) -> list[dict[str, Any]]:
@@ -20,7 +21,7 @@ def encode_numa(state: State, managers: Managers) -> list[dict[str, Any]]:
     reserved = managers.cpu.reserved if managers.cpu is not None else state.policy.reserved_cpus
     names = {uid: record.pod.namespaced_name for uid, record in state.pods.items()}
     cpus = [(name, held) for uid, name in names.items() if (held := state.grants.cpu.held_by(uid))]
-    blocks = [(name, own) for uid, name in names.items() if (own := held_blocks(state, uid))]
+    blocks = [(name, own) for uid, name in names.items() if (own := charged_blocks(state.grants.memory, uid))]
     masks = managers.machine.topology.numa_masks
     return [
         {
@@ -35,13 +36,6 @@ def encode_numa(state: State, managers: Managers) -> list[dict[str, Any]]:
         }
         for node in managers.machine.numa_nodes
     ]
-
-
-def held_blocks(state: State, uid: str) -> Blocks:
-    """The memory blocks that a pod has for itself."""
-    memory = state.grants.memory
-    whole = memory.pod_entries.get(uid)
-    return whole if whole is not None else tuple(b for own in memory.entries.get(uid, {}).values() for b in own)
 
 
 def _memory(state: State, node: int, blocks: Sequence[tuple[str, Blocks]]) -> list[dict[str, Any]]:

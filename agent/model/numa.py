@@ -18,6 +18,14 @@ def node_mask(nodes: Iterable[int]) -> NodeMask:
     return mask
 
 
+def union_of(masks: Iterable[NodeMask]) -> NodeMask:
+    """The nodes in any of these masks."""
+    nodes = 0
+    for mask in masks:
+        nodes |= mask
+    return nodes
+
+
 def node_ids(mask: NodeMask) -> tuple[int, ...]:
     """The node ids in a mask, ascending."""
     return tuple(bits(mask))

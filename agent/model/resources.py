@@ -20,9 +20,14 @@ def is_hugepages(name: str) -> bool:
     return name.startswith(HUGEPAGES_PREFIX)
 
 
+def is_memory(name: str) -> bool:
+    """Whether a resource is memory of some kind, which the memory manager places: memory itself, or huge pages."""
+    return name == MEMORY or is_hugepages(name)
+
+
 def is_pod_level_resource(name: str) -> bool:
     """Whether `.spec.resources` can hold this resource: cpu, memory, hugepages (KEP-2837)."""
-    return name in (CPU, MEMORY) or is_hugepages(name)
+    return name == CPU or is_memory(name)
 
 
 def add(*lists: ResourceList) -> dict[str, Quantity]:

@@ -14,7 +14,7 @@ from typing import Self
 
 from agent.errors import BadInputError
 from agent.model.cpuset import CPUSet, union
-from agent.model.numa import NodeMask
+from agent.model.numa import NodeMask, union_of
 from agent.model.pod import Pod
 
 
@@ -76,6 +76,11 @@ class MemoryBlock:
 Blocks = tuple[MemoryBlock, ...]
 
 
+def nodes_of(blocks: Blocks) -> NodeMask:
+    """The NUMA nodes of any of these blocks."""
+    return union_of(block.nodes for block in blocks)
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryState:
     """machine: NUMA id -> its tables (empty with memory policy None); entries: pod UID -> container -> blocks."""
@@ -91,6 +96,12 @@ class Grants:
 
     cpu: CPUState = field(default_factory=CPUState)
     memory: MemoryState = field(default_factory=MemoryState)
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """The UIDs of the pods that hold anything, each once."""
+        held = (self.cpu.entries, self.cpu.pod_entries, self.memory.entries, self.memory.pod_entries)
+        return tuple(dict.fromkeys(uid for entries in held for uid in entries))
 
 
 class EpochError(BadInputError):

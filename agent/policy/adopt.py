@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.model.cpuset import CPUSet, union
-from agent.model.numa import NodeMask
+from agent.model.numa import NodeMask, union_of
 from agent.model.pod import Pod
 from agent.model.state import Blocks, CPUState, Grants, MemoryBlock, MemoryState
 from agent.policy.cpu_static import CPUManager
@@ -100,9 +100,7 @@ def _proven_memory(
             found[name] = _blocks(request, nodes)
     if not in_bubble:
         return found, ()
-    whole = 0
-    for observed in running.containers.values():
-        whole |= observed.nodes & every
+    whole = union_of(observed.nodes & every for observed in running.containers.values())
     if not asked.pod_memory or not _is_bound(whole, every):
         return {}, ()
     return found, _blocks(asked.pod_memory, whole)

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from agent.model.cpuset import CPUSet, union
-from agent.model.numa import NodeMask
 from agent.model.pod import Container, ContainerKind, Pod
-from agent.model.state import CPUState, Grants
+from agent.model.state import CPUState, Grants, nodes_of
 from agent.policy import cpu_static
 from agent.policy.cgroup_names import CgroupKey, ContainerCgroup, PodCgroup, QOSCgroup
 from agent.policy.cgroup_settings import NO_LIMIT, Settings, quota_of, shares_of
@@ -120,9 +119,7 @@ def _pod_quota(bounds: PodBounds, *, lifted: bool) -> int:
 def _container_intent(uid: str, name: str, grants: Grants, pod: Pod | None, rules: Rules) -> Intent:
     own = grants.cpu.entries.get(uid, {}).get(name, CPUSet())
     cpus = own or _bubble_rest(grants.cpu, uid) or grants.cpu.default or None
-    mems: NodeMask = 0
-    for block in grants.memory.entries.get(uid, {}).get(name, ()):
-        mems |= block.nodes
+    mems = nodes_of(grants.memory.entries.get(uid, {}).get(name, ()))
     base = Settings(cpus=cpus, mems=mems or None)
     container = next((one for one in pod.containers if one.name == name), None) if pod else None
     if pod is None or container is None:

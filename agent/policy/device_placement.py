@@ -13,7 +13,7 @@ from agent.model.devices import DeviceNodes, NodeDevices
 from agent.model.machine import Machine
 from agent.model.numa import NodeMask
 from agent.model.pod import Container, ContainerKind, Pod
-from agent.model.state import Grants, Mark, PodRecord, State
+from agent.model.state import Grants, Mark, PodRecord, State, nodes_of
 from agent.policy.eligibility import claims
 from agent.policy.managers import Managers
 
@@ -106,7 +106,5 @@ def _place(machine: Machine, grants: Grants, uid: str, container: str) -> tuple[
     cpus = grants.cpu.entries.get(uid, {}).get(container) or grants.cpu.pod_entries.get(uid)
     if cpus:
         return "CPUs", sum(1 << node for node, mask in machine.topology.numa_masks.items() if mask & cpus.mask)
-    nodes = 0
-    for block in grants.memory.entries.get(uid, {}).get(container) or grants.memory.pod_entries.get(uid, ()):
-        nodes |= block.nodes
-    return "memory", nodes
+    blocks = grants.memory.entries.get(uid, {}).get(container) or grants.memory.pod_entries.get(uid, ())
+    return "memory", nodes_of(blocks)

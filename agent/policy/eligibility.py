@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from agent.model.pod import Container, Pod, QOSClass
 from agent.policy.cpu_static import exclusive_cpus
 from agent.policy.feature_gates import FeatureGates
-from agent.policy.memory_static import Request, container_request, is_memory
+from agent.policy.memory_static import Request, container_request
+from agent.policy.pod_resources import pod_level_resources_set
 from agent.policy.qos import container_equivalent_guaranteed, pod_qos
 
 
@@ -29,14 +30,6 @@ class Claims:
     pod_memory: Mapping[str, int] | None = None
 
 
-def has_pod_level_resources(pod: Pod) -> bool:
-    """Whether any supported resource is requested or limited at pod level, whatever the gates say."""
-    if pod.resources is None:
-        return False
-    names = {*pod.resources.requests, *pod.resources.limits}
-    return any(name == "cpu" or is_memory(name) for name in names)
-
-
 def claims(pod: Pod, gates: FeatureGates) -> Claims:
     """What this pod gets exclusively, by quality of service and by container.
 
@@ -44,7 +37,7 @@ def claims(pod: Pod, gates: FeatureGates) -> Claims:
     memory requests are set and equal to their limits hold something for themselves.
     """
     qos = pod_qos(pod, pod_level_resources=gates.pod_level_resources)
-    pod_level = has_pod_level_resources(pod)
+    pod_level = pod_level_resources_set(pod)
     if qos is not QOSClass.GUARANTEED or (pod_level and not gates.pod_level_resource_managers):
         return Claims(qos, {}, {})
     eligible = [c for c in pod.containers if not pod_level or container_equivalent_guaranteed(c)]

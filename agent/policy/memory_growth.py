@@ -19,14 +19,6 @@ from agent.policy.memory_static import MachineState, Request, place
 from agent.policy.refusal import AllocationError
 
 
-def nodes_of(blocks: Blocks) -> NodeMask:
-    """The NUMA nodes of any of the blocks."""
-    mask = 0
-    for block in blocks:
-        mask |= block.nodes
-    return mask
-
-
 def replace_blocks(
     machine: MachineState, request: Request, held: NodeMask, floor: NodeMask, affinity: Hint | None
 ) -> tuple[Blocks, dict[int, NUMANodeState]]:

@@ -12,14 +12,13 @@ from agent.errors import BadInputError
 from agent.model.machine import Machine
 from agent.model.numa import NodeMask, node_ids
 from agent.model.pod import Container, ContainerKind, Pod, ResourceList
+from agent.model.resources import is_memory
 from agent.model.state import Blocks, MemoryBlock, MemoryTable, NUMANodeState
 from agent.policy.go_text import print_bytes, quote
 
 MachineState = Mapping[int, NUMANodeState]
 Request = Mapping[str, int]  # "memory" or "hugepages-<size>" -> bytes
 Reusable = Mapping[NodeMask, Mapping[str, int]]  # NUMA nodes -> resource -> bytes of finished init containers
-
-HUGEPAGES_PREFIX = "hugepages-"
 
 
 class MemoryReservationError(BadInputError):
@@ -32,11 +31,6 @@ class MemoryManager:
 
     machine: Machine
     system_reserved: Mapping[int, Request]
-
-
-def is_memory(resource: str) -> bool:
-    """Whether the memory manager handles this resource."""
-    return resource == "memory" or resource.startswith(HUGEPAGES_PREFIX)
 
 
 def reserve(machine: Machine, reserved: Mapping[int, Request], node_allocatable: Request) -> MemoryManager:

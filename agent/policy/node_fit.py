@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 from agent.model.pod import Pod
-from agent.model.quantity import Quantity
+from agent.model.quantity import ZERO, Quantity
 from agent.policy.pod_resources import SizingOptions, pod_requests
 from agent.policy.refusal import Refusal
-
-_ZERO = Quantity(Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ def check_node_fit(node: NodeCapacity, running: Iterable[Pod], pod: Pod) -> None
     used = _RUNNING.used(others, asked)
     for resource in sorted(asked):
         requested, held = asked[resource], used[resource]
-        total = amount(resource, allocatable.get(resource, _ZERO))
+        total = amount(resource, allocatable.get(resource, ZERO))
         if requested > 0 and requested + held > total and resource != "ephemeral-storage":
             raise OutOfResource(resource, requested, held, total)
 

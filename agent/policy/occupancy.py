@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import NamedTuple
 
 from agent.model.cpuset import CPUSet, union
@@ -25,7 +24,7 @@ from agent.model.occupancy import (
     Zone,
 )
 from agent.model.pod import Pod
-from agent.model.quantity import Quantity
+from agent.model.quantity import ZERO
 from agent.model.resources import add
 from agent.model.state import Blocks, PodRecord, State
 from agent.policy.cgroup_intents import has_slice
@@ -110,7 +109,7 @@ def _report(
     now_seconds: float,
 ) -> Occupancy:
     reserved = {
-        name: amount - capacity.allocatable.get(name, Quantity(Fraction(0)))
+        name: amount - capacity.allocatable.get(name, ZERO)
         for name, amount in capacity.capacity.items()
         if amount != capacity.allocatable.get(name)
     }

@@ -8,7 +8,7 @@ from agent.model.cpuset import CPUSet
 from agent.model.isolation import Isolation
 from agent.model.numa import NodeMask
 from agent.model.pod import Pod
-from agent.model.state import Blocks, Grants
+from agent.model.state import Blocks, Grants, nodes_of
 from agent.policy.eligibility import claims
 from agent.policy.feature_gates import FeatureGates
 
@@ -45,9 +45,6 @@ def placements(grants: Grants, pod: Pod, gates: FeatureGates) -> tuple[Placement
         if assigned is not None:
             isolation = Isolation.CONTAINER if container.name in slices else Isolation.POD
         blocks = memory.get(container.name, ())
-        mems = 0
-        for block in blocks:
-            mems |= block.nodes
         result.append(
             Placement(
                 container.name,
@@ -56,7 +53,7 @@ def placements(grants: Grants, pod: Pod, gates: FeatureGates) -> tuple[Placement
                 isolation,
                 isolation is Isolation.CONTAINER and gates.disable_cpu_quota_with_exclusive_cpus,
                 blocks,
-                mems or None,
+                nodes_of(blocks) or None,
             )
         )
     return tuple(result)

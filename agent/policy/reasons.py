@@ -15,6 +15,7 @@ from agent.model.state import Grants
 from agent.policy.cpu_static import CPUManager, pod_exclusive_cpus
 from agent.policy.eligibility import Claims, claims
 from agent.policy.managers import Managers
+from agent.policy.memory_count import charged_blocks
 from agent.policy.memory_static import pod_request
 from agent.policy.removal import holds, remove
 from agent.policy.verdict import MergeStep, Verdict
@@ -168,8 +169,8 @@ def _memory_nodes(grants: Grants, resource: str, owners: Mapping[str, str]) -> I
             continue
         held: dict[str, int] = {}
         for uid in {**memory.entries, **memory.pod_entries}:
-            groups = [memory.pod_entries[uid]] if uid in memory.pod_entries else [*memory.entries[uid].values()]
-            size = sum(b.size for blocks in groups for b in blocks if b.type == resource and b.nodes >> node & 1)
+            blocks = charged_blocks(memory, uid)
+            size = sum(block.size for block in blocks if block.type == resource and block.nodes >> node & 1)
             if size:
                 held[owners.get(uid, uid)] = size
         yield NUMAReport(node, table.allocatable, table.free, held)

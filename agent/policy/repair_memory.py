@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from agent.model.cpuset import format_list
 from agent.model.numa import node_mask
-from agent.model.state import Blocks, Mark, MemoryState
+from agent.model.state import Blocks, Mark, MemoryState, nodes_of
 from agent.policy.go_text import print_bytes
 from agent.policy.memory_count import Count, charged_blocks, count
-from agent.policy.memory_growth import nodes_of
 from agent.policy.memory_static import MachineState, MemoryManager, fresh_machine_state
 from agent.policy.repair_plan import Change, Holders, Rule, Step
 

@@ -94,8 +94,7 @@ class Holders:
     @classmethod
     def of(cls, grants: Grants, records: Mapping[str, PodRecord]) -> Holders:
         """Pods with a record first, in the order of the records; then those that only the grants know."""
-        held = (grants.cpu.entries, grants.cpu.pod_entries, grants.memory.entries, grants.memory.pod_entries)
-        uids = dict.fromkeys(uid for mapping in held for uid in mapping)
+        uids = dict.fromkeys(grants.holders)
         known = [uid for uid in records if uid in uids]
         return cls((*known, *(uid for uid in uids if uid not in records)), records)
 

@@ -18,7 +18,8 @@ from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity, OutOfResource, amount, check_node_fit
 from agent.policy.pod_resources import SizingOptions, pod_requests
 from agent.policy.qos import pod_qos
-from agent.policy.resize_pinned import PinnedResizeRefusal, alone, holds_pins, resize_pinned
+from agent.policy.removal import holds
+from agent.policy.resize_pinned import PinnedResizeRefusal, alone, resize_pinned
 from agent.policy.resize_shortfall import node_shortfall, pinned_shortfall
 from agent.policy.resize_validation import resize_violations
 
@@ -53,7 +54,7 @@ def judge_resize(
         return never
     pinned = None
     refusal: PinnedResizeRefusal | None = None
-    if holds_pins(grants, desired.uid) or _is_guaranteed(managers, allocated):
+    if holds(grants, desired.uid) or _is_guaranteed(managers, allocated):
         try:
             pinned = resize_pinned(managers, grants, record.first, allocated, desired)
         except PinnedResizeRefusal as error:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from agent.model.cpuset import CPUSet, union
 from agent.model.numa import NodeMask
 from agent.model.pod import Container, ContainerKind
-from agent.model.state import Blocks
+from agent.model.state import Blocks, nodes_of
 from agent.policy.cpu_assignment import take_cpus
 from agent.policy.cpu_growth import grow
 from agent.policy.hint_family import Hint
-from agent.policy.memory_growth import nodes_of
 from agent.policy.pod_pool import check_shared_pool, slice_memory
 from agent.policy.resize_draft import Draft
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from agent.model.cpuset import CPUSet, union
+from agent.model.numa import union_of
 from agent.model.pod import Container, ContainerKind
+from agent.model.state import nodes_of
 from agent.policy.cpu_static import pod_exclusive_cpus
 from agent.policy.hint_family import Hint
-from agent.policy.memory_growth import bytes_of, nodes_of
+from agent.policy.memory_growth import bytes_of
 from agent.policy.memory_static import pod_request
 from agent.policy.resize_draft import Draft
 from agent.policy.topology_options import TopologyScope
@@ -87,15 +89,12 @@ def _pod_affinity(draft: Draft) -> Hint:
     held = union(draft.cpus.values())
     total = pod_exclusive_cpus([(each.kind, asked.cpus.get(each.name, 0)) for each in pod.containers])
     blocks = list(draft.memory.values())
-    nodes = 0
-    for each in blocks:
-        nodes |= nodes_of(each)
     return draft.merged(
         draft.cpu_provider(held, max(total, len(held))),
         draft.memory_provider(
             blocks,
             pod_request(pod) if blocks else {},
             grows=any(_more_memory(draft, each) for each in pod.containers if each.kind is not ContainerKind.INIT),
-            nodes=nodes,
+            nodes=union_of(map(nodes_of, blocks)),
         ),
     )

@@ -9,7 +9,7 @@ from typing import Self
 from agent.model.cpuset import CPUSet, union
 from agent.model.numa import NodeMask
 from agent.model.pod import ContainerKind, Pod
-from agent.model.state import Blocks, FirstGrant, Grants, NUMANodeState
+from agent.model.state import Blocks, FirstGrant, Grants, NUMANodeState, nodes_of
 from agent.policy import memory_static
 from agent.policy.admission import NO_LOCALITY, UNALIGNED
 from agent.policy.cpu_growth import grow, shrink
@@ -18,7 +18,7 @@ from agent.policy.eligibility import Claims
 from agent.policy.hint_family import Hint, ProviderHints
 from agent.policy.hints import cpu_hints
 from agent.policy.managers import Managers
-from agent.policy.memory_growth import growth_hints, nodes_of, replace_blocks, staying_hints
+from agent.policy.memory_growth import growth_hints, replace_blocks, staying_hints
 from agent.policy.refusal import TopologyAffinityError
 from agent.policy.topology_manager import merge
 

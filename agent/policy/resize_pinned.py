@@ -46,12 +46,6 @@ class PinnedResize:
     affinities: Mapping[str, Hint]
 
 
-def holds_pins(grants: Grants, uid: str) -> bool:
-    """Whether a resize of this pod has to ask the resource managers."""
-    held = (grants.cpu.entries, grants.cpu.pod_entries, grants.memory.entries, grants.memory.pod_entries)
-    return any(uid in entries for entries in held)
-
-
 def resize_pinned(managers: Managers, grants: Grants, first: FirstGrant, old: Pod, new: Pod) -> PinnedResize:
     """Resize a pod that holds pins, or that would hold some at its new size.
 

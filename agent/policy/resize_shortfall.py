@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from agent.model.cpuset import CPUSet, union
-from agent.model.numa import NodeMask, node_ids, node_mask
+from agent.model.numa import NodeMask, node_ids, node_mask, union_of
 from agent.model.pod import ContainerKind, Pod
-from agent.model.state import Blocks, Grants, Shortfall
+from agent.model.state import Blocks, Grants, Shortfall, nodes_of
 from agent.policy.cpu_static import CPUManager, pod_exclusive_cpus, whole_cores
 from agent.policy.eligibility import Claims, claims
 from agent.policy.hints import cpu_hints, memory_family
 from agent.policy.managers import Managers
-from agent.policy.memory_growth import bytes_of, nodes_of
+from agent.policy.memory_growth import bytes_of
 from agent.policy.memory_static import pod_request, release
 from agent.policy.node_fit import OutOfResource
 from agent.policy.topology_options import TopologyPolicyName, TopologyScope
@@ -109,9 +109,7 @@ def _memory_lacks(managers: Managers, grants: Grants, pod: Pod, asked: Claims) -
         machine = grants.memory.machine
         for each in blocks:
             machine = release(machine, each)
-        own = 0
-        for each in blocks:
-            own |= nodes_of(each)
+        own = union_of(map(nodes_of, blocks))
         strict = managers.aligned and managers.topology.name in _STRICT
         family = memory_family(machine, wanted, {})
         size = 1 if family is None else family.preferred_size

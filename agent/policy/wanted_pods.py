@@ -29,9 +29,7 @@ def ending(state: State, wanted: Sequence[Wanted], silent_sources: frozenset[str
 
 def without_record(state: State) -> list[str]:
     """UIDs that hold something and of which nothing else is known."""
-    cpu, memory = state.grants.cpu, state.grants.memory
-    held = {**cpu.entries, **cpu.pod_entries, **memory.entries, **memory.pod_entries}
-    return [uid for uid in held if uid not in state.pods]
+    return [uid for uid in state.grants.holders if uid not in state.pods]
 
 
 def with_uids(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent.model.pod import Pod, PodStatus, QOSClass, ResourceRequirements
-from agent.policy.eligibility import claims, has_pod_level_resources
+from agent.policy.eligibility import claims
 from agent.policy.feature_gates import FeatureGates
+from agent.policy.pod_resources import pod_level_resources_set
 from tests.nodes import GIB
 from tests.pods import app, guaranteed, init, pod, sidecar, sized
 
@@ -82,4 +83,4 @@ def test_a_budget_of_nothing_that_is_managed_is_no_budget() -> None:
     ],
 )
 def test_resources_of_the_pod_itself(resources: ResourceRequirements | None, expected: bool) -> None:
-    assert has_pod_level_resources(pod(app(), resources=resources)) is expected
+    assert pod_level_resources_set(pod(app(), resources=resources)) is expected

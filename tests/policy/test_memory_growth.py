@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model.cpuset import bits
-from agent.model.state import MemoryBlock
+from agent.model.state import MemoryBlock, nodes_of
 from agent.policy.hint_family import CapacityHints, Hint
 from agent.policy.hints import memory_family
 from agent.policy.memory_affinity import has_free
-from agent.policy.memory_growth import bytes_of, containing, growth_hints, nodes_of, replace_blocks, staying_hints
+from agent.policy.memory_growth import bytes_of, containing, growth_hints, replace_blocks, staying_hints
 from agent.policy.memory_static import MachineState
 from agent.policy.refusal import AllocationError
 from tests.policy.hint_machines import GIB, families, memory_machines, memory_node, requests

@@ -10,7 +10,8 @@ import pytest
 from agent.model.pod import Pod
 from agent.model.state import FirstGrant
 from agent.policy.refusal import EmptyPodSharedPoolError
-from agent.policy.resize_pinned import PinnedResizeRefusal, alone, holds_pins, resize_pinned
+from agent.policy.removal import holds
+from agent.policy.resize_pinned import PinnedResizeRefusal, alone, resize_pinned
 from agent.policy.restore import fresh
 from tests.nodes import admitted, named, node
 from tests.pods import app, guaranteed, init, sized
@@ -137,10 +138,10 @@ def test_a_pool_of_a_bubble_that_would_be_empty_is_never_right_and_says_what_wou
 
 def test_a_pod_has_pins_if_it_holds_any() -> None:
     managers = node(regular(16, numa=2), feature_gates=EXCLUSIVE, **BUBBLES)
-    assert not holds_pins(fresh(managers), "p")
+    assert not holds(fresh(managers), "p")
     for pod in (named("p", guaranteed("500m")), named("p", guaranteed("2")), bubble("4"), bubble("3500m")):
-        assert holds_pins(admitted(managers, pod), "p")
-        assert not holds_pins(admitted(managers, pod), "q")
+        assert holds(admitted(managers, pod), "p")
+        assert not holds(admitted(managers, pod), "q")
 
 
 @pytest.mark.parametrize(

@@ -94,14 +94,13 @@ def memory_family(
     table = _MemoryTable(machine, request, reusable)
     loose = node_mask(node for node, state in machine.items() if state.assignments == 0)
     needs = table.needs(loose)
-    barred = [node for node in node_ids(loose) if machine[node].cells.bit_count() > 1]
-    if barred:  # free, yet still in a group: it takes part in groups only
+    others = {state.cells for state in machine.values() if state.assignments > 0} | set(reusable) - {0}
+    if any(machine[node].cells.bit_count() > 1 for node in node_ids(loose)):
+        # free, yet still in a group: such a node takes part in groups only, so that each of the others is looked at by itself
         needs += (Need(dict.fromkeys(node_ids(loose), 1), 2),)
+        others |= {1 << node for node in node_ids(loose)}
     smallest, exact = table.fewest_nodes()
     by_rule = CapacityHints(loose, needs, smallest, exact=exact)
-    others = {1 << node for node, state in machine.items() if state.assignments > 0 or barred}
-    others |= {state.cells for state in machine.values() if state.assignments > 0}
-    others |= set(reusable) - {0}
     members = tuple(mask for mask in sorted(others) if table.fits(mask) and not by_rule.admits(mask))
     return replace(by_rule, others=members) if members or by_rule.is_open() else None
 

@@ -107,6 +107,12 @@ def test_a_request_that_no_cpus_are_free_for_is_impossible_not_without_preferenc
             id="a free node that a stale group names is not used alone",
         ),
         pytest.param(
+            [memory_node(0, 4), memory_node(1, 4), memory_node(2, 4, group=(1, 2))],
+            2,
+            "0+ 1+ 01 02 12 012",
+            id="wherever it is among the others",
+        ),
+        pytest.param(
             [memory_node(0, 4), memory_node(1, 3, allocatable=1)],
             2,
             "0+ 01",
@@ -154,6 +160,11 @@ def test_a_node_that_does_not_list_a_page_size_has_none_of_it(others: dict[str, 
     request = {**others, "hugepages-2Mi": GIB}
     hints = memory_hints({0: memory_node(0, 4, pages=1), 1: without}, request, {})
     assert shown(hints["hugepages-2Mi"]) == ("0+" if assignments else "0+ 01")
+
+
+def test_none_of_a_page_size_can_be_had_from_a_node_that_does_not_list_it() -> None:
+    without = NUMANodeState(1, 0b1, {"memory": MemoryTable(4 * GIB, 0, 4 * GIB, 0, 4 * GIB)})
+    assert shown(memory_hints({0: without}, {"memory": GIB, "hugepages-2Mi": 0}, {})["memory"]) == "0+"
 
 
 def test_memory_of_finished_init_containers_counts_for_exactly_their_mask() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from hypothesis import given
@@ -65,6 +66,28 @@ def test_fair_shares_agree(shares: dict[str, QueueShare], chosen: QueueOptions, 
     tree, problems = build(share.queue for share in shares.values())
     assert not problems
     assert divide_cluster(tree, shares, cluster, chosen).shares == reference_fair_shares(shares, cluster, chosen)
+
+
+TOTALS = st.sampled_from([0.0, 5.0, 10.0, 33.3])
+
+
+@given(forests, options, TOTALS, TOTALS, st.randoms(use_true_random=False))
+def test_dividing_what_has_changed_is_dividing_everything(
+    shares: dict[str, QueueShare], chosen: QueueOptions, total: float, later: float, random: Random
+) -> None:
+    def cluster(amount: float) -> ResourceQuantities:
+        return ResourceQuantities(amount, amount, amount)
+
+    tree, _ = build(share.queue for share in shares.values())
+    before = divide_cluster(tree, shares, cluster(total), chosen)
+    changed = random.sample(list(shares), random.randint(0, min(3, len(shares))))
+    new = dict(shares)
+    for name in changed:
+        queue = replace(shares[name].queue, deserved=three(random, AMOUNTS), priority=random.choice((50, 100)))
+        new[name] = replace(shares[name], queue=queue, request=three(random, AMOUNTS[1:]))
+    tree, _ = build(share.queue for share in new.values())
+    again = divide_cluster(tree, new, cluster(later), chosen, before=before, changed=changed)
+    assert again == divide_cluster(tree, new, cluster(later), chosen)
 
 
 @given(forests, options, st.randoms(use_true_random=False))

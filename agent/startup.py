@@ -20,7 +20,7 @@ from agent.log import say
 from agent.model.state import Epoch, State
 from agent.node.state_errors import NewerStateFileError
 from agent.node.state_store import Loaded, Origin, StateStore
-from agent.policy.adopt import Observed
+from agent.policy.adopt import EffectiveCpuset
 from agent.policy.cgroup_names import ContainerCgroup
 from agent.policy.recovery import Running
 from agent.policy.repair_plan import RepairPlan, Step
@@ -102,11 +102,11 @@ def running_containers(enforcement: Enforcement) -> Running:
     Nothing with backend `none`.
     """
     seen = enforcement.enforcer.observe()
-    containers: dict[str, dict[str, Observed]] = {}
+    containers: dict[str, dict[str, EffectiveCpuset]] = {}
     for key, group in seen.groups.items():
         # a runtime's cgroup is there for as long as its container runs; ours stay behind when theirs has ended
         if isinstance(key, ContainerCgroup) and (key.instance or key.container in enforcement.running(key.pod)):
-            observed = Observed(group.effective, group.mems)
+            observed = EffectiveCpuset(group.effective, group.mems)
             containers.setdefault(key.pod, {})[key.container] = observed
     names = {uid: name for uid in containers if (name := enforcement.label(uid))}
     return Running(containers, names)

@@ -25,7 +25,7 @@ from agent.formats.pods import decode_pod
 from agent.formats.queue_objects import QueueObjects
 from agent.model.pod import Pod
 from agent.model.quantity import Quantity
-from agent.model.queue import UNLIMITED, ClusterNode, PodGroup, Queue, QueueShare, ResourceQuantities
+from agent.model.queue import QUEUE_LABEL, UNLIMITED, ClusterNode, PodGroup, Queue, QueueShare, ResourceQuantities
 from agent.model.state import Epoch
 from agent.queues.accountant import Accountant, AccountantOptions
 from agent.queues.accountant_view import capture
@@ -43,7 +43,7 @@ from agent.queues.resize_admission import ResizeOptions, decide_resize
 from agent.queues.resize_growth import CPUMemory
 from agent.queues.status_watch import accounted_charge
 from agent.queues.tree import build
-from agent.queues.workloads import QUEUE_LABEL, Directory
+from agent.queues.workloads import Directory
 from tests.queues.reference import reference_fair_shares, reference_reclaimable
 
 # KAI-Scheduler 0.18.0, its `proportion` plugin in one Go process: CPU microseconds per operation, garbage collection included,

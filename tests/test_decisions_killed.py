@@ -18,7 +18,7 @@ from agent.model.cpuset import CPUSet, union
 from agent.model.pod import Pod
 from agent.model.state import State
 from agent.node.state_errors import StateWriteError
-from agent.policy.adopt import Observed
+from agent.policy.adopt import EffectiveCpuset
 from agent.policy.recovery import Running
 from tests.faults import StruckOps, fail_at, in_child, kill_at, nothing
 from tests.keepers import T8, content, look, rules, started, stored
@@ -27,7 +27,7 @@ from tests.states import EPOCH
 
 A, B, C = pod("a"), pod("b", cpu="3"), pod("c", cpu="1")
 GROWN = replace(A, containers=(replace(A.containers[0], resources=pod("a", memory="2Gi").containers[0].resources),))
-ON_7 = Running({"x": {"app": Observed(CPUSet.parse("6-7"), 1)}}, {"x": "test/pod-x"})
+ON_7 = Running({"x": {"app": EffectiveCpuset(CPUSet.parse("6-7"), 1)}}, {"x": "test/pod-x"})
 
 
 def damage(directory: Path) -> None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agent.formats.device_facts import encode_devices
 from agent.formats.grants import encode_grants
+from agent.formats.memory_blocks import block_objects
 from agent.formats.pods import encode_pod
 from agent.formats.resource_lists import encode_resources
 from agent.model.machine import Machine
-from agent.model.numa import node_ids
 from agent.model.pod import Pod
-from agent.model.state import Blocks, Grants, State
+from agent.model.state import Grants, State
 from agent.policy.device_placement import DEVICES_AWAITED
 from agent.policy.free_hugepages import HUGEPAGES_IN_USE
 from agent.policy.managers import ManagerConfig
@@ -140,17 +140,13 @@ def _outcome(decision: Decision, grants: Grants) -> dict[str, Any]:
         {
             "name": container.name,
             "assigned_cpus": str(cpus[container.name]) if container.name in cpus else None,
-            "memory": _blocks(memory.get(container.name, ())),
+            "memory": block_objects(memory.get(container.name, ())) or None,
         }
         for container in decision.pod.containers
     ]
     pod = {
         "containers": containers,
         "pod_cpus": None if bubble is None else str(bubble),
-        "pod_memory": _blocks(grants.memory.pod_entries.get(uid, ())),
+        "pod_memory": block_objects(grants.memory.pod_entries.get(uid, ())) or None,
     }
     return {"admitted": True, "pod": pod}
-
-
-def _blocks(blocks: Blocks) -> list[Mapping[str, Any]] | None:
-    return [{"type": block.type, "size": block.size, "numa": list(node_ids(block.nodes))} for block in blocks] or None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agent.formats.memory_blocks import block_objects
 from agent.model.numa import node_ids, union_of
 from agent.model.state import Grants
 from agent.policy.feature_gates import FeatureGates
@@ -74,10 +75,7 @@ def encode(derivation: Derivation, grants: Grants, gates: FeatureGates) -> dict[
                 "name": placed.container,
                 "cpus": str(placed.cpus),
                 "isolation": str(placed.isolation),
-                "memory": [
-                    {"type": block.type, "size": block.size, "numa": list(node_ids(block.nodes))}
-                    for block in placed.memory
-                ],
+                "memory": block_objects(placed.memory),
             }
             for placed in (placements(grants, derivation.pod, gates) if derivation.admitted else ())
         ],

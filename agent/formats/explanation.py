@@ -13,7 +13,7 @@ from agent.model.state import Grants, PodRecord, State
 from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule, missing_hugepages
 from agent.policy.judgement import judge
 from agent.policy.managers import Managers
-from agent.policy.node_fit import NodeCapacity
+from agent.policy.node_fit import NodeCapacity, PodAmounts
 from agent.policy.pod_lint import lint_pod
 from agent.policy.reasons import derive
 from agent.policy.removal import holds
@@ -55,15 +55,15 @@ def explain(
         pod, hugepages = held, None  # its own are among those that are not free
     elif not pod.uid:
         pod = replace(pod, uid=f"explained-{pod.namespace}-{pod.name}")
-    held_devices = devices.of(pod.uid)
-    verdict = judge(managers, capacity, state, pod, hugepages, held_devices)
+    held_devices, amounts = devices.of(pod.uid), PodAmounts()
+    verdict = judge(managers, capacity, state, pod, hugepages, held_devices, amounts)
     owners = {uid: record.pod.namespaced_name for uid, record in state.pods.items()}
 
     def try_with(grants: Grants, changed: Pod) -> Verdict:
         """A pod that holds nothing in these grants and did before has been taken away to try: node fit must not count it."""
         here = {uid: record for uid, record in state.pods.items() if holds(grants, uid) or not holds(state.grants, uid)}
         here_now = replace(state, grants=grants, pods=here)
-        return judge(managers, capacity, here_now, changed, hugepages, held_devices)
+        return judge(managers, capacity, here_now, changed, hugepages, held_devices, amounts)
 
     derivation = derive(managers, state.grants, pod, verdict, owners, try_with)
     notes = [str(finding) for finding in lint_pod(pod, managers.gates, managers.topology.scope)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agent.formats.memory_blocks import block_objects
 from agent.formats.numa_status import encode_numa
-from agent.model.numa import node_ids
-from agent.model.state import Blocks, Mark, PodRecord, State
+from agent.model.state import Mark, PodRecord, State
 from agent.policy.managers import Managers
 from agent.policy.observation import Refused
 from agent.policy.placement import placements
@@ -87,7 +87,7 @@ def _pod(record: PodRecord, state: State, managers: Managers, misaligned: Mark |
         "qos": str(pod_qos(pod, pod_level_resources=managers.gates.pod_level_resources)),
         "phase": str(record.phase),
         "cpus": None if bubble is None else str(bubble),
-        "memory": _blocks(state.grants.memory.pod_entries.get(pod.uid, ())),
+        "memory": block_objects(state.grants.memory.pod_entries.get(pod.uid, ())),
         "resize": str(record.resize.state),
         "resizeMessage": record.resize.message or record.resize.error,
         "conditions": [
@@ -102,12 +102,8 @@ def _pod(record: PodRecord, state: State, managers: Managers, misaligned: Mark |
                 "name": placed.container,
                 "isolation": str(placed.isolation),
                 "cpus": str(placed.cpus),
-                "memory": _blocks(placed.memory),
+                "memory": block_objects(placed.memory),
             }
             for placed in placements(state.grants, pod, managers.gates)
         ],
     }
-
-
-def _blocks(blocks: Blocks) -> list[dict[str, Any]]:
-    return [{"type": block.type, "size": block.size, "numa": list(node_ids(block.nodes))} for block in blocks]

@@ -17,6 +17,8 @@ UNLIMITED = -1.0  # in `deserved` and `limit`; exactly this number, other negati
 
 MAX_AMOUNT = 2.0**63  # what a Kubernetes quantity can hold; from there on a number in a queue is a mistake
 DEFAULT_QUEUE_PRIORITY = 100
+QUEUE_LABEL = "kai.scheduler/queue"  # of a pod; the default of upstream's configurable key
+POD_GROUP_ANNOTATION = "pod-group-name"  # of a pod
 
 
 class ResourceName(StrEnum):

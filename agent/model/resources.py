@@ -69,3 +69,18 @@ def aggregate(containers: Iterable[tuple[ContainerKind, ResourceList]]) -> dict[
         return apps
     # Apps before sidecars, as upstream adds them: where suffixes differ the first one decides how a sum is spelt.
     return maximum(add(apps, sidecars), starting)
+
+
+def most_at_once(amounts: Iterable[tuple[ContainerKind, int]]) -> int:
+    """The same of one amount: the most that containers of these kinds hold at one time, in the order in which they start."""
+    most = sidecars = apps = 0
+    for kind, amount in amounts:
+        match kind:
+            case ContainerKind.SIDECAR:
+                sidecars += amount
+                most = max(most, sidecars)
+            case ContainerKind.INIT:
+                most = max(most, sidecars + amount)
+            case ContainerKind.APP:
+                apps += amount
+    return max(most, sidecars + apps)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from agent.model.cpuset import CPUSet
 from agent.model.pod import Container, Pod
+from agent.model.resources import most_at_once
 from agent.model.state import Grants
 from agent.policy import cpu_static, memory_static
 from agent.policy.admission_draft import Draft
@@ -72,7 +73,7 @@ def _admit_containers(draft: Draft, asked: Claims, devices: DeviceHints) -> None
 def _admit_pod(draft: Draft, asked: Claims, devices: DeviceHints) -> None:
     """Scope pod: one merged hint for the pod's total, then each container is allocated under it."""
     pod = draft.pod
-    total = cpu_static.pod_exclusive_cpus([(c.kind, asked.cpus.get(c.name, 0)) for c in pod.containers])
+    total = most_at_once((c.kind, asked.cpus.get(c.name, 0)) for c in pod.containers)
     request = memory_static.pod_request(pod) if asked.memory else None
     providers = [devices.pod, draft.cpu_provider(total), draft.memory_provider(request)]
     affinity = draft.merge("", providers, {"cpu": total, **(request or {})}, NO_LOCALITY)

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 from agent.model.cpuset import CPUSet, union
 from agent.model.numa import NodeMask, union_of
 from agent.model.pod import Pod
-from agent.model.state import Blocks, CPUState, Grants, MemoryBlock, MemoryState
+from agent.model.state import Blocks, CPUState, Grants, MemoryState
 from agent.policy.cpu_static import CPUManager
 from agent.policy.eligibility import Claims, claims
 from agent.policy.managers import Managers
 from agent.policy.memory_count import count
-from agent.policy.memory_static import Request, fresh_machine_state
+from agent.policy.memory_static import blocks_on, fresh_machine_state
 from agent.policy.removal import holds
 from agent.policy.repair_plan import Rule, Step
 from agent.policy.topology_options import TopologyScope
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class EffectiveCpuset:
     """Where a container may run: cpuset.cpus.effective and cpuset.mems.effective of its cgroup."""
 
     cpus: CPUSet
@@ -36,7 +36,7 @@ class RunningPod:
     """A pod with its running containers."""
 
     pod: Pod
-    containers: Mapping[str, Observed] = field(default_factory=dict)
+    containers: Mapping[str, EffectiveCpuset] = field(default_factory=dict)
 
 
 def adopt(managers: Managers, grants: Grants, running: Mapping[str, RunningPod]) -> tuple[Grants, tuple[Step, ...]]:
@@ -97,21 +97,17 @@ def _proven_memory(
     for name, request in asked.memory.items():
         nodes = running.containers[name].nodes & every if name in running.containers else 0
         if _is_bound(nodes, every):
-            found[name] = _blocks(request, nodes)
+            found[name] = blocks_on(nodes, request)
     if not in_bubble:
         return found, ()
     whole = union_of(observed.nodes & every for observed in running.containers.values())
     if not asked.pod_memory or not _is_bound(whole, every):
         return {}, ()
-    return found, _blocks(asked.pod_memory, whole)
+    return found, blocks_on(whole, asked.pod_memory)
 
 
 def _is_bound(nodes: NodeMask, every: NodeMask) -> bool:
     return nodes != 0 and (nodes != every or every.bit_count() == 1)
-
-
-def _blocks(request: Request, nodes: NodeMask) -> Blocks:
-    return tuple(MemoryBlock(resource, request[resource], nodes) for resource in sorted(request))
 
 
 def _with(

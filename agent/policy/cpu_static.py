@@ -104,24 +104,6 @@ def exclusive_cpus(container: Container) -> int:
     return max(quantity.value(), 0)
 
 
-def pod_exclusive_cpus(counts: list[tuple[ContainerKind, int]]) -> int:
-    """The most exclusive CPUs that a pod's containers hold at one time.
-
-    counts: (kind, exclusive CPUs) in spec order. An init container runs beside the restartable ones before it.
-    """
-    peak = sidecars = apps = 0
-    for kind, cpus in counts:
-        match kind:
-            case ContainerKind.SIDECAR:
-                sidecars += cpus
-                peak = max(peak, sidecars)
-            case ContainerKind.INIT:
-                peak = max(peak, sidecars + cpus)
-            case ContainerKind.APP:
-                apps += cpus
-    return max(peak, sidecars + apps)
-
-
 def check_physical_cpus(manager: CPUManager, shared: CPUSet, cpus: int) -> None:
     """full-pcpus-only: refuse a count that is no multiple of a core, or larger than what is free beside reserved cores.
 

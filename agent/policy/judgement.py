@@ -10,7 +10,7 @@ from agent.policy.device_hints import device_hints
 from agent.policy.eligibility import claims
 from agent.policy.free_hugepages import FreeHugepages, FreeHugepagesRule, check_free_hugepages
 from agent.policy.managers import Managers
-from agent.policy.node_fit import NodeCapacity, check_node_fit
+from agent.policy.node_fit import NodeCapacity, PodAmounts, check_node_fit
 from agent.policy.pod_validation import InvalidPodError, require_valid
 from agent.policy.refusal import Refusal
 from agent.policy.verdict import Verdict
@@ -25,11 +25,13 @@ def judge(
     pod: Pod,
     hugepages: FreeHugepages | None = None,
     devices: PodDevices | None = None,
+    amounts: PodAmounts | None = None,
 ) -> Verdict:
     """Would this pod be admitted now: the API server's checks, the resource managers, node fit, in this order.
 
     node: None where a kubelet has judged the fit. hugepages: what is really free, judged last and only where its rule is to
     refuse. devices: what a kubelet has given the pod; None where that is nothing, or not known.
+    amounts: kept while many pods are judged.
     """
     gates = managers.gates
     try:
@@ -42,7 +44,7 @@ def judge(
         return verdict
     try:
         if node is not None:
-            check_node_fit(node, [record.pod for record in state.pods.values()], pod)
+            check_node_fit(node, [record.pod for record in state.pods.values()], pod, amounts)
         if hugepages is not None and hugepages.rule is FreeHugepagesRule.REFUSE:
             check_free_hugepages(verdict.grants, pod, hugepages)
     except Refusal as refusal:

@@ -12,7 +12,7 @@ from agent.model.state import Affinity, FirstGrant, Grants, PodRecord, State
 from agent.policy.device_placement import awaited
 from agent.policy.judgement import judge
 from agent.policy.managers import Managers
-from agent.policy.node_fit import NodeCapacity
+from agent.policy.node_fit import NodeCapacity, PodAmounts
 from agent.policy.observation import Decision, Event, Observation, Refused
 from agent.policy.removal import holds, remove
 from agent.policy.second import is_second, paused
@@ -33,6 +33,7 @@ class Look:
     resized: bool = False
     refused: dict[str, Refused] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
+    amounts: PodAmounts = field(default_factory=PodAmounts)
 
     def say(self, event: Event, pod: Pod, reason: str = "", message: str = "", hint: str = "") -> None:
         """Something has happened that people shall hear."""
@@ -64,6 +65,7 @@ class Look:
     def judge(self, pod: Pod, source: str) -> Verdict:
         """Would this pod of this source be admitted now. A kubelet has seen to it already that its pods fit the node."""
         node = None if is_second(source) else self.node
-        verdict = judge(self.managers, node, self.state, pod, self.seen.hugepages, self.seen.devices.of(pod.uid))
+        devices = self.seen.devices.of(pod.uid)
+        verdict = judge(self.managers, node, self.state, pod, self.seen.hugepages, devices, self.amounts)
         given = verdict.admitted and holds(verdict.grants, pod.uid)
         return paused(verdict) if given and self.seen.paused else verdict

@@ -12,7 +12,7 @@ from agent.errors import BadInputError
 from agent.model.machine import Machine
 from agent.model.numa import NodeMask, node_ids
 from agent.model.pod import Container, ContainerKind, Pod, ResourceList
-from agent.model.resources import is_memory
+from agent.model.resources import is_memory, most_at_once
 from agent.model.state import Blocks, MemoryBlock, MemoryTable, NUMANodeState
 from agent.policy.go_text import print_bytes, quote
 
@@ -98,22 +98,10 @@ def container_request(container: Container) -> dict[str, int]:
 
 def pod_request(pod: Pod) -> dict[str, int]:
     """The most memory that the pod's containers hold at one time, bytes per resource (KEP-753's rule for sidecars)."""
-    peak: dict[str, int] = {}
-    sidecars: dict[str, int] = {}
-    apps: dict[str, int] = {}
-    for container in pod.containers:
-        for resource, size in container_request(container).items():
-            match container.kind:
-                case ContainerKind.SIDECAR:
-                    sidecars[resource] = sidecars.get(resource, 0) + size
-                    peak[resource] = max(peak.get(resource, 0), sidecars[resource])
-                case ContainerKind.INIT:
-                    peak[resource] = max(peak.get(resource, 0), sidecars.get(resource, 0) + size)
-                case ContainerKind.APP:
-                    apps[resource] = apps.get(resource, 0) + size
+    requests = [(container.kind, container_request(container)) for container in pod.containers]
+    resources = dict.fromkeys(resource for _, request in requests for resource in request)
     return {
-        resource: max(peak.get(resource, 0), sidecars.get(resource, 0) + apps.get(resource, 0))
-        for resource in {**peak, **apps}
+        resource: most_at_once((kind, request.get(resource, 0)) for kind, request in requests) for resource in resources
     }
 
 
@@ -153,18 +141,21 @@ def release(state: MachineState, blocks: Iterable[MemoryBlock]) -> dict[int, NUM
     return result
 
 
+def blocks_on(nodes: NodeMask, amounts: Request) -> Blocks:
+    """One block for each resource, ordered by name, all on these NUMA nodes."""
+    return tuple(MemoryBlock(resource, amounts[resource], nodes) for resource in sorted(amounts))
+
+
 def place(
     state: MachineState, request: Request, nodes: NodeMask, reusable: Reusable
 ) -> tuple[Blocks, dict[int, NUMANodeState]]:
     """The blocks of one container on these NUMA nodes and the machine state after it; what can be reused is not charged."""
-    blocks = []
+    blocks = blocks_on(nodes, request)
     result = dict(state)
     spare = reusable.get(nodes, {})
-    for resource in sorted(request):
-        size = request[resource]
-        blocks.append(MemoryBlock(resource, size, nodes))
-        result = charge(result, nodes, resource, max(size - spare.get(resource, 0), 0))
-    return tuple(blocks), result
+    for block in blocks:
+        result = charge(result, nodes, block.type, max(block.size - spare.get(block.type, 0), 0))
+    return blocks, result
 
 
 def reusable_after(kind: ContainerKind, reusable: Reusable, blocks: Blocks) -> dict[NodeMask, dict[str, int]]:

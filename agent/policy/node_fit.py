@@ -5,7 +5,7 @@ It runs after the topology admission, on allocated resources, so that a pod larg
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.model.pod import Pod
@@ -40,55 +40,38 @@ class OutOfResource(Refusal):
         self.lacking = requested + used - capacity
 
 
-def check_node_fit(node: NodeCapacity, running: Iterable[Pod], pod: Pod) -> None:
-    """Refuse a pod that the node's allocatable amounts no longer hold beside the running ones. Raises OutOfResource.
-
-    cpu is counted in millicores, everything else in whole units. A resource that the node does not know is not judged
-    where the pod asks for none of it.
-    """
-    others = [other for other in running if other.uid != pod.uid]
-    allocatable = node.allocatable
-    if "pods" in allocatable and len(others) + 1 > allocatable["pods"].value():
-        raise OutOfResource("pods", 1, len(others), allocatable["pods"].value())
-    asked = _amounts(pod)
-    used = _RUNNING.used(others, asked)
-    for resource in sorted(asked):
-        requested, held = asked[resource], used[resource]
-        total = amount(resource, allocatable.get(resource, ZERO))
-        if requested > 0 and requested + held > total and resource != "ephemeral-storage":
-            raise OutOfResource(resource, requested, held, total)
-
-
-class _Running:
-    """What the running pods request together.
-
-    Keeps the amounts of the pods of the last question, since most are the same in the next: a node that starts judges every pod
-    beside all that came before it.
-    """
+class PodAmounts:
+    """What pods request, worked out once for each: whoever judges many pods beside the same others keeps one meanwhile."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Pod, Mapping[str, int]]] = {}
 
-    def used(self, pods: Iterable[Pod], resources: Collection[str]) -> dict[str, int]:
-        """The sums of these resources."""
-        known: dict[str, tuple[Pod, Mapping[str, int]]] = {}
-        sums = dict.fromkeys(resources, 0)
-        for pod in pods:
-            entry = self._known.get(pod.uid)
-            if entry is None or entry[0] is not pod:
-                entry = (pod, _amounts(pod))
-            known[pod.uid] = entry
-            for resource in resources:
-                sums[resource] += entry[1].get(resource, 0)
-        self._known = known
-        return sums
+    def of(self, pod: Pod) -> Mapping[str, int]:
+        """Whole numbers by resource, as the kubelet judges them."""
+        known = self._known.get(pod.uid)
+        if known is None or known[0] is not pod:
+            requests = pod_requests(pod, SizingOptions())
+            known = self._known[pod.uid] = pod, {name: amount(name, quantity) for name, quantity in requests.items()}
+        return known[1]
 
 
-_RUNNING = _Running()
+def check_node_fit(node: NodeCapacity, running: Iterable[Pod], pod: Pod, amounts: PodAmounts | None = None) -> None:
+    """Refuse a pod that the node's allocatable amounts no longer hold beside the running ones. Raises OutOfResource.
 
-
-def _amounts(pod: Pod) -> dict[str, int]:
-    return {resource: amount(resource, quantity) for resource, quantity in pod_requests(pod, SizingOptions()).items()}
+    cpu is counted in millicores, everything else in whole units. A resource that the node does not know is not judged
+    where the pod asks for none of it. amounts: kept from the judgement before.
+    """
+    amounts = amounts or PodAmounts()
+    others = [other for other in running if other.uid != pod.uid]
+    allocatable = node.allocatable
+    if "pods" in allocatable and len(others) + 1 > allocatable["pods"].value():
+        raise OutOfResource("pods", 1, len(others), allocatable["pods"].value())
+    asked, held_by_others = amounts.of(pod), [amounts.of(other) for other in others]
+    for resource in sorted(asked):
+        requested, held = asked[resource], sum(each.get(resource, 0) for each in held_by_others)
+        total = amount(resource, allocatable.get(resource, ZERO))
+        if requested > 0 and requested + held > total and resource != "ephemeral-storage":
+            raise OutOfResource(resource, requested, held, total)
 
 
 def amount(resource: str, quantity: Quantity) -> int:

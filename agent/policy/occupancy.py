@@ -25,6 +25,7 @@ from agent.model.occupancy import (
 )
 from agent.model.pod import Pod
 from agent.model.quantity import ZERO
+from agent.model.queue import POD_GROUP_ANNOTATION, QUEUE_LABEL
 from agent.model.resources import add
 from agent.model.state import Blocks, PodRecord, State
 from agent.policy.cgroup_intents import has_slice
@@ -38,8 +39,6 @@ from agent.policy.preemptibility import pod_preemptibility
 from agent.policy.qos import pod_qos
 from agent.policy.resize_terms import as_status, effective_container_requests, effective_requests
 
-QUEUE_LABEL = "kai.scheduler/queue"
-POD_GROUP_ANNOTATION = "pod-group-name"
 _SPEC = SizingOptions()
 
 

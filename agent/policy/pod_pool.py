@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from agent.model.cpuset import CPUSet
 from agent.model.numa import NodeMask
 from agent.model.pod import Container, ContainerKind, Pod
-from agent.model.state import Blocks, MemoryBlock
+from agent.model.state import Blocks
 from agent.policy.cpu_assignment import take_cpus
 from agent.policy.cpu_static import CPUManager
+from agent.policy.memory_static import blocks_on
 from agent.policy.refusal import EmptyPodSharedPoolError
 
 
@@ -69,15 +70,11 @@ def slice_memory(
         held = slices.get(container.name)
         if held is None:
             if container.kind is ContainerKind.INIT:
-                entries[container.name] = _blocks(pool, nodes)
+                entries[container.name] = blocks_on(nodes, pool)
             continue
-        entries[container.name] = _blocks(held, nodes)
+        entries[container.name] = blocks_on(nodes, held)
         if container.kind is not ContainerKind.INIT:
             pool = {resource: size - held.get(resource, 0) for resource, size in pool.items()}
     for container in pod.containers:
-        entries.setdefault(container.name, _blocks(pool, nodes))
+        entries.setdefault(container.name, blocks_on(nodes, pool))
     return entries
-
-
-def _blocks(amounts: Mapping[str, int], nodes: NodeMask) -> Blocks:
-    return tuple(MemoryBlock(resource, amounts[resource], nodes) for resource in sorted(amounts))

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from agent.model.numa import NodeMask, node_ids
 from agent.model.pod import Container, Pod
 from agent.model.quantity import Quantity
+from agent.model.resources import most_at_once
 from agent.model.state import Grants
-from agent.policy.cpu_static import CPUManager, pod_exclusive_cpus
+from agent.policy.cpu_static import CPUManager
 from agent.policy.eligibility import Claims, claims
 from agent.policy.managers import Managers
 from agent.policy.memory_count import charged_blocks
@@ -133,7 +134,7 @@ def asked_amounts(managers: Managers, pod: Pod) -> Mapping[str, int]:
     amounts: dict[str, int] = {}
     if managers.cpu is not None:
         counts = [(c.kind, asked.cpus.get(c.name, 0)) for c in pod.containers]
-        amounts["cpu"] = asked.pod_cpus or pod_exclusive_cpus(counts)
+        amounts["cpu"] = asked.pod_cpus or most_at_once(counts)
     if managers.memory is not None:
         request = asked.pod_memory or (pod_request(pod) if asked.memory else {})
         amounts.update({resource: request[resource] for resource in sorted(request)})

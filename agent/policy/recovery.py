@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from agent.model.cpuset import union
 from agent.model.pod import Pod
 from agent.model.state import CPUState, FirstGrant, Grants, PodPhase, PodRecord, State
-from agent.policy.adopt import Observed, RunningPod, adopt
+from agent.policy.adopt import EffectiveCpuset, RunningPod, adopt
 from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Decision, Event, Observation, Refused, Wanted
@@ -30,7 +30,7 @@ class Running:
     names: pod UID -> "namespace/name", where the cgroup says it.
     """
 
-    containers: Mapping[str, Mapping[str, Observed]] = field(default_factory=dict)
+    containers: Mapping[str, Mapping[str, EffectiveCpuset]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -104,7 +104,7 @@ def _named(
 
 
 def _hold_back(
-    managers: Managers, grants: Grants, strangers: Mapping[str, Mapping[str, Observed]]
+    managers: Managers, grants: Grants, strangers: Mapping[str, Mapping[str, EffectiveCpuset]]
 ) -> tuple[Grants, list[Decision]]:
     """Grants without a record for running pods that nobody names and that look as if they had CPUs of their own: smaller than
     what is shared, none of them reserved, with nobody else on them. They end when nothing of the pod is alive any more."""

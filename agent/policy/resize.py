@@ -15,7 +15,7 @@ from agent.model.pod import ContainerKind, Pod, QOSClass, ResourceRequirements
 from agent.model.quantity import ZERO
 from agent.model.state import Affinity, Grants, PodRecord, ResizeState, Shortfall
 from agent.policy.managers import Managers
-from agent.policy.node_fit import NodeCapacity, OutOfResource, amount, check_node_fit
+from agent.policy.node_fit import NodeCapacity, OutOfResource, PodAmounts, amount, check_node_fit
 from agent.policy.pod_resources import SizingOptions, pod_requests
 from agent.policy.qos import pod_qos
 from agent.policy.removal import holds
@@ -42,9 +42,17 @@ class ResizeVerdict:
 
 
 def judge_resize(
-    managers: Managers, node: NodeCapacity, grants: Grants, running: Iterable[Pod], record: PodRecord, desired: Pod
+    managers: Managers,
+    node: NodeCapacity,
+    grants: Grants,
+    running: Iterable[Pod],
+    record: PodRecord,
+    desired: Pod,
+    amounts: PodAmounts | None = None,
 ) -> ResizeVerdict:
-    """Decide about one resize. running: every pod that holds a place here, with its allocated resources."""
+    """Decide about one resize. running: every pod that holds a place here, with its allocated resources. amounts: kept while
+    many are judged.
+    """
     gates, allocated = managers.gates, record.pod
     violations = resize_violations(allocated, desired, pod_level_resources=gates.pod_level_resources)
     if violations:
@@ -63,7 +71,7 @@ def judge_resize(
         lacks = pinned_shortfall(managers, alone(managers, grants, desired.uid), desired)
         return ResizeVerdict(NEVER, grants, refusal.reason, _with_lacks(str(refusal), lacks), lacks)
     try:
-        check_node_fit(node, running, desired)
+        check_node_fit(node, running, desired, amounts)
     except OutOfResource as error:
         lacks = (node_shortfall(error), *(pinned_shortfall(managers, grants, desired) if refusal is not None else ()))
         return ResizeVerdict(ResizeState.DEFERRED, grants, error.reason, str(error), lacks)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from agent.model.cpuset import CPUSet, union
 from agent.model.numa import union_of
 from agent.model.pod import Container, ContainerKind
+from agent.model.resources import most_at_once
 from agent.model.state import nodes_of
-from agent.policy.cpu_static import pod_exclusive_cpus
 from agent.policy.hint_family import Hint
 from agent.policy.memory_growth import bytes_of
 from agent.policy.memory_static import pod_request
@@ -87,7 +87,7 @@ def _pod_affinity(draft: Draft) -> Hint:
     """One hint for the pod's total, as at admission, that contains all that the pod holds."""
     pod, asked = draft.pod, draft.asked
     held = union(draft.cpus.values())
-    total = pod_exclusive_cpus([(each.kind, asked.cpus.get(each.name, 0)) for each in pod.containers])
+    total = most_at_once((each.kind, asked.cpus.get(each.name, 0)) for each in pod.containers)
     blocks = list(draft.memory.values())
     return draft.merged(
         draft.cpu_provider(held, max(total, len(held))),

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from agent.model.cpuset import CPUSet, union
 from agent.model.numa import NodeMask, node_ids, node_mask, union_of
 from agent.model.pod import ContainerKind, Pod
+from agent.model.resources import most_at_once
 from agent.model.state import Blocks, Grants, Shortfall, nodes_of
-from agent.policy.cpu_static import CPUManager, pod_exclusive_cpus, whole_cores
+from agent.policy.cpu_static import CPUManager, whole_cores
 from agent.policy.eligibility import Claims, claims
 from agent.policy.hints import cpu_hints, memory_family
 from agent.policy.managers import Managers
@@ -67,7 +68,7 @@ def _cpu_units(managers: Managers, grants: Grants, pod: Pod, asked: Claims) -> l
         return [(grants.cpu.pod_entries[pod.uid], asked.pod_cpus)]
     if managers.effective_scope is TopologyScope.POD:
         counts = [(each.kind, asked.cpus.get(each.name, 0)) for each in pod.containers]
-        return [(union(entries.values()), pod_exclusive_cpus(counts))]
+        return [(union(entries.values()), most_at_once(counts))]
     return [
         (entries.get(each.name, CPUSet()), asked.cpus.get(each.name, 0))
         for each in pod.containers

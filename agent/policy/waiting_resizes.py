@@ -32,7 +32,7 @@ def _try_resize(look: Look, record: PodRecord, trigger: str) -> bool:
     desired, resize = record.resize.desired, record.resize
     assert desired is not None
     running = [each.pod for each in look.state.pods.values()]
-    verdict = judge_resize(look.managers, look.node, look.state.grants, running, record, desired)
+    verdict = judge_resize(look.managers, look.node, look.state.grants, running, record, desired, look.amounts)
     after = answered(record, verdict)
     if is_second(record.source):
         after = after_resize(after)

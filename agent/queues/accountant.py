@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from agent.formats.queue_objects import QueueObjects
-from agent.model.queue import ResourceQuantities
+from agent.model.queue import QUEUE_LABEL, ResourceQuantities
 from agent.queues.accounting import Accounting, Taken
 from agent.queues.charge import ChargeOptions, PodCharge
 from agent.queues.ledger import Ledger, LedgerOptions
@@ -23,7 +23,7 @@ from agent.queues.options import QueueOptions
 from agent.queues.reported_nodes import ReportedNodes
 from agent.queues.resize_admission import ResizeOptions
 from agent.queues.status_watch import StatusWatch
-from agent.queues.workloads import QUEUE_LABEL, Directory, pod_group_of
+from agent.queues.workloads import Directory, pod_group_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from agent.model.pod import Pod, ResourceList
 from agent.model.quantity import Quantity
-from agent.model.queue import ResourceQuantities
+from agent.model.queue import QUEUE_LABEL, ResourceQuantities
 from agent.model.resources import CPU, MEMORY
 from agent.policy.gpu_request import gpu_request
 from agent.policy.pod_resources import SizingOptions, pod_requests
 from agent.policy.preemptibility import pod_preemptibility
 from agent.queues.resize_growth import CPUMemory, is_allocated
-from agent.queues.workloads import QUEUE_LABEL, Directory, is_preemptible, pod_group_of, queue_of
+from agent.queues.workloads import Directory, is_preemptible, pod_group_of, queue_of
 
 NANO = 10**9
 _MILLI = 10**6  # billionths in a thousandth

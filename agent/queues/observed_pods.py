@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
 from agent.model.pod import Pod
+from agent.model.queue import POD_GROUP_ANNOTATION
 from agent.queues.accounting import UNPLACED
 from agent.queues.charge import ChargeOptions, PodCharge, pod_charge
-from agent.queues.workloads import POD_GROUP_ANNOTATION, Directory
+from agent.queues.workloads import Directory
 
 PodChanges: TypeAlias = Mapping[str, Pod | None]  # by UID: pods that are new or different; None: gone
 GroupKey: TypeAlias = tuple[str, str]  # namespace and name of a pod group

@@ -14,12 +14,12 @@ from enum import StrEnum
 
 from agent.model.pod import Pod
 from agent.model.quantity import Quantity
-from agent.model.queue import PodGroup, ResourceName
+from agent.model.queue import POD_GROUP_ANNOTATION, PodGroup, ResourceName
 from agent.queues.derivation import Rule, Step
 from agent.queues.quantities import format_amount
 from agent.queues.resize_bounds import Bound, BoundKind, QueueCharge, checked_queues, checks, room
 from agent.queues.resize_growth import CPUMemory, growth, is_allocated
-from agent.queues.workloads import POD_GROUP_ANNOTATION, SCHEDULER_NAME, Directory, is_preemptible, pod_group_of
+from agent.queues.workloads import SCHEDULER_NAME, Directory, is_preemptible, pod_group_of
 
 
 @dataclass(frozen=True, slots=True)

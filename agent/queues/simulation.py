@@ -15,9 +15,10 @@ from agent.queues.fair_share import divide_cluster
 from agent.queues.jobs import Job, by_queue
 from agent.queues.options import QueueOptions
 from agent.queues.order import Contender, in_order
-from agent.queues.quantities import fits, minus, plus
+from agent.queues.quantities import fits, plus
 from agent.queues.reclaim_search import ReclaimProposal, VictimPiece, propose
 from agent.queues.reclaim_verdict import Strategy
+from agent.queues.snapshot import unallocated
 from agent.queues.take_back import TakeBack
 from agent.queues.tree import QueueTree, ancestry
 
@@ -108,14 +109,6 @@ def charged(tree: QueueTree, jobs: Iterable[Job], total: ResourceQuantities, opt
     return {name: replace(share, fair_share=fair[name]) for name, share in shares.items()}
 
 
-def _free(shares: QueueShares, total: ResourceQuantities) -> ResourceQuantities:
-    free = total
-    for share in shares.values():
-        if not share.queue.parent:
-            free = minus(free, share.allocated)
-    return free
-
-
 def _waiting(
     state: dict[str, Job], shares: QueueShares, total: ResourceQuantities, options: QueueOptions
 ) -> Iterator[Job]:
@@ -134,7 +127,7 @@ def _allocate(
     while moved:
         moved = False
         shares = charged(tree, state.values(), total, options)
-        free = _free(shares, total)
+        free = unallocated(shares, total)
         for job in _waiting(state, shares, total, options):
             capacity = job_over_capacity(shares, job.queue, job.pending, preemptible=job.preemptible, options=options)
             if capacity.schedulable and _has_room(job.pending, free, options):
@@ -154,7 +147,7 @@ def _reclaim(
 ) -> Iterator[Event]:
     """One reclaim, for the first job in order that may have one."""
     shares = charged(tree, state.values(), total, options)
-    free = _free(shares, total)
+    free = unallocated(shares, total)
     for job in _waiting(state, shares, total, options):
         capacity = job_over_capacity(shares, job.queue, job.pending, preemptible=job.preemptible, options=options)
         if not capacity.schedulable:

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent.model.pod import Pod
-from agent.model.queue import PodGroup, Preemptibility, PriorityClass, Queue
+from agent.model.queue import POD_GROUP_ANNOTATION, QUEUE_LABEL, PodGroup, Preemptibility, PriorityClass, Queue
 from agent.policy.preemptibility import NON_PREEMPTIBLE_PRIORITY
 
-POD_GROUP_ANNOTATION = "pod-group-name"
-QUEUE_LABEL = "kai.scheduler/queue"  # the default of upstream's configurable key
 SCHEDULER_NAME = "kai-scheduler"
 
 DEFAULT_PRIORITY = 50  # where neither the named class nor a global default exists

@@ -9,6 +9,7 @@ from typing import Any
 from agent.errors import BadInputError
 from agent.formats.device_facts import decode_devices
 from agent.formats.grants import decode_grants
+from agent.formats.memory_blocks import block_objects
 from agent.formats.pods import decode_pod
 from agent.model.devices import PodDevices
 from agent.model.machine import Machine
@@ -27,7 +28,7 @@ from agent.policy.removal import container_started, remove
 from agent.policy.restore import fresh, refit
 from agent.policy.verdict import Verdict
 from agent.replay.context import Context, JSONObject
-from agent.replay.node import cpu_facts, decode_config, encode_grants, objects, start_or_error
+from agent.replay.node import cpu_facts, decode_config, encode_grants, start_or_error
 
 _DOWN = {"admitted": False, "reason": "NotStarted", "message": "the agent did not start with this configuration"}
 
@@ -171,7 +172,7 @@ def _pod(node: _Node, pod: Pod) -> dict[str, Any]:
             "run_cpus": str(placed.cpus),
             "isolation": str(placed.isolation),
             "quota_disabled": placed.quota_disabled,
-            "memory": objects(placed.memory) or None,
+            "memory": block_objects(placed.memory) or None,
             "run_mems": None if placed.mems is None else list(node_ids(placed.mems)),
         }
         for placed in placements(grants, pod, gates)
@@ -181,5 +182,5 @@ def _pod(node: _Node, pod: Pod) -> dict[str, Any]:
         "qos": str(pod_qos(pod, pod_level_resources=gates.pod_level_resources)),
         "containers": containers,
         "pod_cpus": None if bubble is None else str(bubble),
-        "pod_memory": objects(grants.memory.pod_entries.get(pod.uid, ())) or None,
+        "pod_memory": block_objects(grants.memory.pod_entries.get(pod.uid, ())) or None,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from agent.model.cpuset import CPUSet
@@ -80,8 +79,3 @@ def encode_grants(grants: Grants) -> dict[str, Any]:
 def triples(blocks: Blocks) -> list[list[Any]]:
     """Memory blocks as `[type, size, [nodes]]`."""
     return [[block.type, block.size, list(node_ids(block.nodes))] for block in blocks]
-
-
-def objects(blocks: Blocks) -> list[Mapping[str, Any]]:
-    """Memory blocks as `{type, size, numa}`."""
-    return [{"type": block.type, "size": block.size, "numa": list(node_ids(block.nodes))} for block in blocks]

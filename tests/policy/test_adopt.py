@@ -9,7 +9,7 @@ import pytest
 from agent.model.cpuset import CPUSet
 from agent.model.pod import Pod
 from agent.model.state import Grants, MemoryBlock
-from agent.policy.adopt import Observed, RunningPod, adopt
+from agent.policy.adopt import EffectiveCpuset, RunningPod, adopt
 from agent.policy.managers import Managers
 from agent.policy.repair_plan import Rule
 from agent.policy.restore import fresh
@@ -20,7 +20,7 @@ NOW = managers(NODE)
 
 
 def running(of: Pod, **containers: str) -> RunningPod:
-    return RunningPod(of, {name: Observed(CPUSet.parse(text), 0b11) for name, text in containers.items()})
+    return RunningPod(of, {name: EffectiveCpuset(CPUSet.parse(text), 0b11) for name, text in containers.items()})
 
 
 def adopted(now: Managers, *pods: RunningPod, before: Grants | None = None) -> tuple[Grants, list[tuple[Rule, str]]]:
@@ -88,8 +88,8 @@ def test_a_bubble_is_proven_as_a_whole() -> None:
 
 def test_memory_is_proven_by_being_bound_to_some_of_the_nodes() -> None:
     now = managers(NODE, memory_policy="Static")
-    bound = RunningPod(pod("a"), {"app": Observed(CPUSet.parse("4-5"), 0b10)})
-    loose = RunningPod(pod("b"), {"app": Observed(CPUSet.parse("1-2"), 0b11)})
+    bound = RunningPod(pod("a"), {"app": EffectiveCpuset(CPUSet.parse("4-5"), 0b10)})
+    loose = RunningPod(pod("b"), {"app": EffectiveCpuset(CPUSet.parse("1-2"), 0b11)})
     found, _ = adopt(now, fresh(now), {"a": bound, "b": loose})
     assert found.memory.entries == {"a": {"app": (MemoryBlock("memory", GIB, 0b10),)}}
     assert found.memory.machine[1].memory["memory"].reserved == GIB
@@ -109,7 +109,10 @@ def test_the_memory_of_a_bubble_is_proven_by_where_all_its_containers_are_bound(
 ) -> None:
     now = managers(NODE, scope="pod", topology_policy="best-effort", memory_policy="Static")
     mine = pod("a", pod_level={"cpu": "4", "memory": "2Gi"}, log="500m")
-    seen = {"app": Observed(CPUSet.parse("4-5"), app_nodes), "log": Observed(CPUSet.parse("6-7"), log_nodes)}
+    seen = {
+        "app": EffectiveCpuset(CPUSet.parse("4-5"), app_nodes),
+        "log": EffectiveCpuset(CPUSet.parse("6-7"), log_nodes),
+    }
     found, _ = adopt(now, fresh(now), {"a": RunningPod(mine, seen)})
     assert found.cpu.pod_entries == {"a": CPUSet.parse("4-7")}
     held = {"a": (MemoryBlock("memory", 2 * GIB, proven),)} if proven is not None else {}
@@ -119,7 +122,7 @@ def test_the_memory_of_a_bubble_is_proven_by_where_all_its_containers_are_bound(
 
 def test_with_one_numa_node_memory_can_only_be_there() -> None:
     now = managers(machine({0: "0-7"}), memory_policy="Static")
-    found, _ = adopt(now, fresh(now), {"a": RunningPod(pod("a"), {"app": Observed(CPUSet.parse("1-2"), 1)})})
+    found, _ = adopt(now, fresh(now), {"a": RunningPod(pod("a"), {"app": EffectiveCpuset(CPUSet.parse("1-2"), 1)})})
     assert found.memory.entries == {"a": {"app": (MemoryBlock("memory", GIB, 1),)}}
 
 

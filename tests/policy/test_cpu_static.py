@@ -7,6 +7,7 @@ import pytest
 from agent.model.cpuset import CPUSet
 from agent.model.machine import CPUTopology
 from agent.model.pod import ContainerKind
+from agent.model.resources import most_at_once
 from agent.policy.cpu_assignment import NotEnoughCPUs, PickOptions
 from agent.policy.cpu_options import StaticOptions
 from agent.policy.cpu_static import (
@@ -18,7 +19,6 @@ from agent.policy.cpu_static import (
     check_whole_cores,
     exclusive_cpus,
     pick_options,
-    pod_exclusive_cpus,
     reserve,
     reusable_after,
     whole_cores,
@@ -133,7 +133,7 @@ def test_a_request_is_whole_if_it_is_so_in_rounded_up_millicores() -> None:
     ],
 )
 def test_the_most_cpus_that_a_pod_holds_at_one_time(counts: list[tuple[ContainerKind, int]], most: int) -> None:
-    assert pod_exclusive_cpus(counts) == most
+    assert most_at_once(counts) == most
 
 
 @pytest.mark.parametrize(

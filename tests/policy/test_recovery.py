@@ -10,7 +10,7 @@ import pytest
 from agent.model.cpuset import CPUSet
 from agent.model.pod import Pod
 from agent.model.state import PodPhase
-from agent.policy.adopt import Observed
+from agent.policy.adopt import EffectiveCpuset
 from agent.policy.observation import Event
 from agent.policy.recovery import Running
 from tests.keepers import T8, look, rules, started
@@ -20,7 +20,7 @@ from tests.policy.nodes import GIB, machine, managers, pod
 def on(**cpus: str) -> Running:
     """on(a="1-2"): the container app of the pod with uid a runs on these CPUs of NUMA node 0, and is labelled test/pod-a."""
     return Running(
-        {uid: {"app": Observed(CPUSet.parse(text), 1)} for uid, text in cpus.items()},
+        {uid: {"app": EffectiveCpuset(CPUSet.parse(text), 1)} for uid, text in cpus.items()},
         {uid: f"test/pod-{uid}" for uid in cpus},
     )
 
@@ -126,7 +126,7 @@ def test_memory_comes_with_the_cpus_where_the_container_is_bound_to_some_nodes(t
     nodes = machine({0: "0-3", 1: "4-7"})
     kept = {node: {"memory": GIB} for node in (0, 1)}
     under = rules(managers(nodes, memory_policy="Static", reserved_memory=kept))
-    running = Running({"a": {"app": Observed(CPUSet.parse("4-5"), 0b10)}})
+    running = Running({"a": {"app": EffectiveCpuset(CPUSet.parse("4-5"), 0b10)}})
     with started(tmp_path, under) as keeper:
         look(keeper, A, running=running)
         (block,) = keeper.state.grants.memory.entries["a"]["app"]

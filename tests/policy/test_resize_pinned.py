@@ -316,6 +316,25 @@ def test_in_pod_scope_memory_grows_on_the_node_of_its_pod() -> None:
     assert memory_of(resized.grants, "p") == "app=2@1"
 
 
+def test_memory_that_needs_another_node_takes_the_one_that_all_agree_on() -> None:
+    """The near one, with prefer-closest-numa-nodes; the lowest one otherwise."""
+    rows = {0: (10, 30, 12), 1: (30, 10, 30), 2: (12, 30, 10)}
+    for closest, nodes in (("true", "0,2"), ("false", "0,1")):
+        managers = node(
+            regular(12, numa=3),
+            feature_gates=EXCLUSIVE,
+            memory_policy="Static",
+            memory_gib=10,
+            topology_policy="restricted",
+            topology_options={"prefer-closest-numa-nodes": closest},
+        )
+        managers = replace(managers, machine=replace(managers.machine, distances=rows))
+        pod = named("p", guaranteed("500m", "4Gi"))
+        grown = sizes(pod, "cpu=500m memory=15Gi")
+        after = resize_pinned(managers, admitted(managers, pod), FirstGrant(), pod, grown).grants
+        assert memory_of(after, "p") == f"app=15@{nodes}"
+
+
 # --- what is first ------------------------------------------------------------------------------------------------------
 
 

@@ -140,6 +140,19 @@ def test_a_preferred_hint_of_nodes_that_the_machine_has_not_is_none() -> None:
         ),
         pytest.param(
             [
+                Offer((Hint(0b000000011, False), Hint(0b000011100, False))),
+                Offer((Hint(0b110000000, False), Hint(0b000011100, False))),
+            ],
+            0b000011100,
+            id="wider by one node",
+        ),
+        pytest.param(
+            [Offer((Hint(0b10000, False),)), Offer(CapacityHints(0b1001101, (Need({3: 8}, 8),), 1))],
+            None,
+            id="a listed mask and a family that miss each other",
+        ),
+        pytest.param(
+            [
                 Offer((Hint(0b000110000, False), Hint(0b011000011, False))),
                 Offer(CapacityHints(everything(9), (Need(dict.fromkeys(range(9), 1), 2),), 1)),
             ],
@@ -166,7 +179,7 @@ def test_a_preferred_hint_of_nodes_that_the_machine_has_not_is_none() -> None:
         ),
     ],
 )
-def test_both_ways_find_the_intersection_on_nine_nodes(given_offers: list[Offer], common: NodeMask) -> None:
+def test_both_ways_find_the_intersection_on_nine_nodes(given_offers: list[Offer], common: NodeMask | None) -> None:
     assert TableSearch(given_offers, everything(9), everything(9), None).best_intersection().mask == common
     assert hint_intersections.best_intersection(given_offers, everything(9), None) == Found(common)
 

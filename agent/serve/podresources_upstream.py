@@ -129,10 +129,11 @@ class Upstream:
                 due = self._due.is_set()
                 self._due.clear()
                 news = await self._ask(stub)
-                quiet = FIRST_QUIET_SECONDS if due or news else 2 * quiet
+                awaited = self._awaited()
+                quiet = FIRST_QUIET_SECONDS if due or news or awaited else 2 * quiet
                 quiet = min(quiet, self._access.period_seconds, _RETRY_SECONDS if self._trouble else math.inf)
                 wait = quiet
-                if self._awaited():
+                if awaited:
                     self._changed()
                     wait = min(wait, pause)
                     pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -194,6 +194,23 @@ def test_the_longer_nothing_changes_the_less_is_asked(tmp_path: Path, monkeypatc
         asker.stop()
 
 
+def test_devices_that_come_after_a_pod_has_waited_for_them_in_vain_are_told_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(podresources_upstream, "FIRST_QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(podresources_upstream, "LONGEST_PAUSE_SECONDS", 0.01)
+    kubelet, awaited = Kubelet(), [True]
+    with serving(kubelet, tmp_path / "kubelet.sock"), ServingLoop() as loop:
+        access = UpstreamAccess(tmp_path / "kubelet.sock", 3600)
+        asker = Upstream(loop, access, frozenset[str], lambda: None, lambda: awaited[0])
+        asker.start()
+        until(lambda: kubelet.asked >= 16, wanted=True)
+        awaited[0] = False
+        asked = kubelet.asked
+        until(lambda: kubelet.asked >= asked + 4, wanted=True)  # as after any news, not as after 16 looks without any
+        asker.stop()
+
+
 class Garbled(grpc.GenericRpcHandler):  # type: ignore[type-arg] # it is not generic when it runs
     """Answers every call with bytes that are no message, until it is `well`."""
 

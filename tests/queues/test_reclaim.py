@@ -98,12 +98,13 @@ def test_a_queue_and_its_ancestor_level_to_the_same_queue() -> None:
         assert level is not None
         assert level.reclaimer_side is level.victim_side is shares["top"]
     assert level_queues(shares, "a", "gone") is None
+    assert level_queues(shares, "gone", "a") is None
 
 
 def test_the_strategy_is_chosen_by_what_is_held_before_each_victim_goes() -> None:
     shares = by_name([holds("a", 0, quota=4, fair=4, priority=2), holds("b", 10, quota=4, fair=8, priority=1)])
     verdict = reclaimable(shares, asks("a", 4), [gone("b", 3, 3, 3)], ON)
-    assert verdict.allowed
+    assert (verdict.allowed, verdict.steps) == (True, ())
     assert verdict.by_strategy("b") == (
         Strategy.MAINTAIN_FAIR_SHARE,
         Strategy.GUARANTEE_DESERVED_QUOTA,
@@ -112,6 +113,7 @@ def test_the_strategy_is_chosen_by_what_is_held_before_each_victim_goes() -> Non
     steps = [explain(taken, ON) for taken in verdict.taken]
     assert [step.rule for step in steps] == [Rule.MAINTAIN_FAIR_SHARE, Rule.GUARANTEE_QUOTA, Rule.IN_QUOTA_PRIORITY]
     assert [dict(step.amounts).get("held") for step in steps] == [10, 7, None]
+    assert dict(steps[2].values) == {"priority": 2, "victim's side": "b", "its priority": 1}
     assert all(step.holds for step in steps)
     refused = reclaimable(shares, asks("a", 4), [gone("b", 3, 3, 3)], OFF)
     assert not refused.allowed
@@ -251,6 +253,11 @@ def test_over_their_share_is_the_rule_for_who_leaves_its_quota() -> None:
     assert keeps_victim(shares, asks("a", 9), "b", OFF).steps[1] == Step(
         Rule.MAINTAIN_FAIR_SHARE, "b", True, ResourceName.GPU, (("held", 9.0), ("bound", 8.0))
     )
+
+
+def test_who_is_not_over_its_share_is_named_too() -> None:
+    shares = by_name([holds("a", 0, quota=4, fair=20), holds("b", 3, quota=4, fair=8)])
+    assert Step(Rule.MAINTAIN_FAIR_SHARE, "b", False) in keeps_victim(shares, asks("a", 9), "b", OFF).steps
 
 
 def mixed(name: str, held: Sequence[float], fair: Sequence[float], parent: str = "") -> QueueShare:

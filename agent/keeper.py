@@ -11,7 +11,7 @@ from agent.model.devices import NO_DEVICES
 from agent.model.state import Mark, PolicyInForce, State
 from agent.node.state_errors import NewerStateFileError, StateWriteError
 from agent.node.state_store import StateStore
-from agent.policy.managers import ManagerConfig, Managers
+from agent.policy.managers import Managers
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Decision, Observation, Refused
 from agent.policy.plan import decide, settle, start_container
@@ -35,6 +35,14 @@ class Rules:
     boot_id: str = ""
     tolerance_bytes: int = 64 << 20
     confirm_added: bool = False
+
+    def change_of(self, state: State) -> Change:
+        """From the rules that a state was written under to these; one that begins was written under none."""
+        return self.change_from(state.policy if state.generation else None)
+
+    def change_from(self, was: PolicyInForce | None) -> Change:
+        """The same of rules that are known by themselves; None for a kubelet's files, which do not say theirs."""
+        return Change(was, self.policy, self.tolerance_bytes, self.confirm_added)
 
 
 class Keeper:
@@ -103,7 +111,7 @@ class Keeper:
         after = plan.state
         if repair.waiting and after.grants != fitted:  # a pod that had to do with what waits may have ended
             repair = self._fit(self.rules, after)
-            after = with_safe_steps(after, repair, self._change(self.rules, after))
+            after = with_safe_steps(after, repair, self.rules.change_of(after))
             made += repair.steps
         if after is not self.state:
             after = replace(after, generation=self.state.generation + 1)
@@ -166,24 +174,20 @@ class Keeper:
         if self.frozen is not None:
             raise self.frozen
         repair = self.plan_repair()
-        self._adopt(with_all_steps(self.state, repair, self._change(self.rules, self.state)))
+        self._adopt(with_all_steps(self.state, repair, self.rules.change_of(self.state)))
         self.repair, self._retry = self.plan_repair(), True
         return repair
 
     def _fitted(self, rules: Rules) -> tuple[State, RepairPlan]:
         """The state with the safe steps made, and the whole plan."""
         repair = self._fit(rules, self.state)
-        after = with_safe_steps(replace(self.state, boot_id=rules.boot_id), repair, self._change(rules, self.state))
+        after = with_safe_steps(replace(self.state, boot_id=rules.boot_id), repair, rules.change_of(self.state))
         if after == self.state:
             return self.state, repair
         return replace(after, generation=self.state.generation + 1), repair
 
     def _fit(self, rules: Rules, state: State) -> RepairPlan:
-        return plan_repair(rules.managers, state.grants, state.pods, self._change(rules, state))
-
-    def _change(self, rules: Rules, state: State) -> Change:
-        was = state.policy if state.generation else None  # a state that begins was written under no rules
-        return Change(was, rules.policy, rules.tolerance_bytes, rules.confirm_added)
+        return plan_repair(rules.managers, state.grants, state.pods, rules.change_of(state))
 
     def _adopt(self, state: State) -> None:
         if state is self.state and self._stored and self.problem is None:
@@ -198,18 +202,3 @@ class Keeper:
         self.problem = None
         self._stored = True
         self.state = state
-
-
-def policy_in_force(managers: Managers, config: ManagerConfig) -> PolicyInForce:
-    """What the state remembers of the rules it was made under."""
-    return PolicyInForce(
-        cpu_policy=config.cpu_policy,
-        cpu_options=dict(config.cpu_options),
-        online=managers.machine.topology.all,
-        reserved_cpus=managers.cpu.reserved if managers.cpu is not None else config.reserved_cpus,
-        memory_policy=config.memory_policy,
-        reserved_memory=config.reserved_memory if managers.memory is not None else {},
-        topology_policy=str(managers.topology.name),
-        topology_scope=str(managers.topology.scope),
-        topology_options=dict(config.topology_options),
-    )

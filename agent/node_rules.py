@@ -5,18 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.config_schema import Config
-from agent.keeper import Rules, policy_in_force
+from agent.keeper import Rules
 from agent.model.machine import Machine
 from agent.model.quantity import Quantity
+from agent.node.archive import open_sysroot
 from agent.node.topology import read_topology
 from agent.node_config import manager_config, node_capacity
-from agent.policy.managers import start
+from agent.policy.managers import policy_in_force, start
 from agent.policy.policy_machine import policy_machine
 
 
 def read_machine(config: Config) -> Machine:
-    """The machine below `node.sysRoot`, which is the directory that holds sys/ and proc/."""
+    """The machine below `node.root`, which is the directory that holds sys/ and proc/."""
     return policy_machine(read_topology(Path(config.node.root)))
+
+
+def rules_here(config: Config, captured: Path | None) -> Rules:
+    """The same of this machine, or of a captured one: a directory or an archive."""
+    with open_sysroot(captured if captured is not None else Path(config.node.root)) as directory:
+        return rules_of(policy_machine(read_topology(directory)), config)
 
 
 def rules_of(machine: Machine, config: Config) -> Rules:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from agent.enforcement import Enforcement
-from agent.keeper import Keeper, Rules, policy_in_force
+from agent.keeper import Keeper, Rules
 from agent.model.cpuset import CPUSet
 from agent.model.pod import Pod
 from agent.model.state import State
@@ -25,7 +25,7 @@ from agent.node.exec_cgroups import ExecCgroups
 from agent.node.state_store import StateStore
 from agent.node.topology import read_topology
 from agent.policy.cgroup_names import ContainerCgroup
-from agent.policy.managers import ManagerConfig, Managers, start
+from agent.policy.managers import ManagerConfig, Managers, policy_in_force, start
 from agent.policy.observation import Event, Observation, Wanted
 from agent.policy.policy_machine import policy_machine
 from agent.policy.restore import fresh

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
-from agent.commands.state_files import read_file
+from agent.commands.state_files import read_state
 from agent.errors import AgentError, BadInputError
 from agent.formats.kubelet_export import export
 from agent.formats.kubelet_forms import forms_for
-from agent.formats.state import DamagedStateError, NewerStateError, UnreadableStateError, decode
-from agent.node.file_ops import FileOps, write_all
-from agent.node.state_store import NAME
+from agent.node.file_ops import FileOps, write_durably
 
 
 @click.command("export")
@@ -51,12 +48,7 @@ def export_command(
       pinfold checkpoint export --kubelet-version 1.37
       pinfold checkpoint export --kubelet-version 1.36 --pod-level-managers --to /var/lib/kubelet
     """
-    path = state_path / NAME if state_path.is_dir() else state_path
-    try:
-        state = decode(read_file(path))
-    except (DamagedStateError, UnreadableStateError, NewerStateError) as error:
-        raise BadInputError(f"{path}: {error}", hint=error.hint) from error
-    made = export(state, forms_for(kubelet_version, pod_level_managers=pod_level_managers))
+    made = export(read_state(state_path), forms_for(kubelet_version, pod_level_managers=pod_level_managers))
     for text in made.lost:
         click.echo(f"lost: {text}")
     for text in made.refused:
@@ -79,12 +71,7 @@ def write_file(path: Path, data: bytes) -> None:
     files = FileOps()
     new = path.with_name(f".{path.name}.pinfold")
     try:
-        fd = files.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
-        try:
-            write_all(files, fd, data)
-            files.fsync(fd)
-        finally:
-            files.close(fd)
+        write_durably(files, new, data)
         files.rename(new, path)
     except OSError as error:
         raise AgentError(

@@ -12,8 +12,9 @@ from typing import Any
 
 import click
 
-from agent.commands.options import config_options
-from agent.commands.state_files import read_file, read_rules
+from agent.commands.options import config_options, parse_flags
+from agent.commands.state_files import read_file
+from agent.config import load
 from agent.errors import BadInputError
 from agent.formats.cpu_checkpoint import ContainerKey
 from agent.formats.kubelet_export import ALLOCATED_FILE, CPU_FILE, MEMORY_FILE
@@ -21,11 +22,11 @@ from agent.formats.kubelet_import import read_files, record_pods
 from agent.formats.pods import decode_pod
 from agent.formats.repair_steps import encode_steps, render_steps
 from agent.model.pod import Pod
-from agent.model.quantity import Quantity
 from agent.model.state import Epoch, State
 from agent.node.state_store import StateStore
+from agent.node_rules import rules_here
 from agent.policy.repair import plan_repair
-from agent.policy.repair_plan import Change, Holders
+from agent.policy.repair_plan import Holders
 
 
 @click.command("import")
@@ -64,7 +65,8 @@ def import_command(
       pinfold checkpoint import /var/lib/kubelet --pods pods.json
       pinfold checkpoint import /var/lib/kubelet --pods pods.json --apply
     """
-    rules = read_rules(config, flags, root)
+    values = load(config, parse_flags(flags)).config
+    rules = rules_here(values, root)
     files = {
         name: read_file(directory / name)
         for name in (CPU_FILE, MEMORY_FILE, ALLOCATED_FILE)
@@ -76,8 +78,7 @@ def import_command(
     records, uids = record_pods(imported, _pods(pods_path))
     for note in imported.notes:
         click.echo(f"note: {note}")
-    section = rules.config.state
-    change = Change(None, rules.policy, Quantity.parse(section.memoryTolerance).value(), section.confirmNewCPUs)
+    change = rules.change_from(None)
     plan = plan_repair(rules.managers, imported.grants, records, change)
     for line in render_steps(encode_steps(plan)):
         click.echo(line)
@@ -85,8 +86,8 @@ def import_command(
         # the safe steps are made; the others wait for `repair --apply`, the pods marked
         marked = {uid: replace(record, degraded=plan.marks.get(uid)) for uid, record in records.items()}
         policy = plan.policy_until_applied(change)
-        _write(Path(section.directory), State(_epoch(None), 1, "", policy, plan.safe, marked, uids))
-        click.echo(f"written: {rules.config.state.directory}, {len(records)} pods known by name")
+        _write(Path(values.state.directory), State(_epoch(None), 1, "", policy, plan.safe, marked, uids))
+        click.echo(f"written: {values.state.directory}, {len(records)} pods known by name")
     return 1 if plan.waiting else 0
 
 

@@ -11,17 +11,14 @@ from typing import Any
 import click
 
 from agent.commands.options import config_options, parse_flags
-from agent.commands.state_files import read_file, read_rules
+from agent.commands.state_files import read_state
 from agent.config import load
 from agent.errors import BadInputError
 from agent.formats.repair_steps import encode_steps, render_steps
-from agent.formats.state import DamagedStateError, NewerStateError, UnreadableStateError, decode
-from agent.model.quantity import Quantity
-from agent.model.state import State
 from agent.node.state_store import NAME, StateStore
+from agent.node_rules import rules_here
 from agent.policy.repair import plan_repair
 from agent.policy.repair_apply import with_all_steps
-from agent.policy.repair_plan import Change
 from agent.serve.control_client import AgentNotRunningError, ControlClient
 
 Steps = Sequence[Mapping[str, Any]]
@@ -89,13 +86,9 @@ def _by_agent(config: Path | None, flags: tuple[str, ...], *, apply_: bool) -> S
 
 
 def _in_file(config: Path | None, flags: tuple[str, ...], root: Path | None, *, apply_: bool) -> Steps:
-    rules = read_rules(config, flags, root)
-    directory = Path(rules.config.state.directory)
-    tolerance = Quantity.parse(rules.config.state.memoryTolerance).value()
-
-    def change(state: State) -> Change:
-        return Change(state.policy, rules.policy, tolerance, rules.config.state.confirmNewCPUs)
-
+    values = load(config, parse_flags(flags)).config
+    rules = rules_here(values, root)
+    directory = Path(values.state.directory)
     # before a store is opened, which makes the directory
     if not any((directory / name).exists() for name in (NAME, f"{NAME}.previous")):
         raise BadInputError(
@@ -103,21 +96,14 @@ def _in_file(config: Path | None, flags: tuple[str, ...], root: Path | None, *, 
             hint="the agent begins one at its first start; another directory: --set state.directory=DIRECTORY",
         )
     if not apply_:
-        state = _stored(directory / NAME)
-        return encode_steps(plan_repair(rules.managers, state.grants, state.pods, change(state)))
+        state = read_state(directory / NAME)
+        return encode_steps(plan_repair(rules.managers, state.grants, state.pods, rules.change_of(state)))
     with StateStore(directory) as store:
         loaded = store.load(datetime.now(UTC)).state
         if loaded is None:
             raise BadInputError(f"{store.path}: no state to repair", hint="the agent begins one at its start")
-        plan = plan_repair(rules.managers, loaded.grants, loaded.pods, change(loaded))
-        after = with_all_steps(loaded, plan, change(loaded))
+        plan = plan_repair(rules.managers, loaded.grants, loaded.pods, rules.change_of(loaded))
+        after = with_all_steps(loaded, plan, rules.change_of(loaded))
         if after is not loaded:
             store.save(after)
         return encode_steps(plan)
-
-
-def _stored(path: Path) -> State:
-    try:
-        return decode(read_file(path))
-    except (DamagedStateError, UnreadableStateError, NewerStateError) as error:
-        raise BadInputError(f"{path}: {error}", hint=error.hint) from error

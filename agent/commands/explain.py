@@ -12,18 +12,17 @@ import click
 
 from agent.commands.explain_lint import NoPodError, lint_files
 from agent.commands.options import config_options, parse_flags, socket_option
+from agent.commands.state_files import read_state
 from agent.config import load
 from agent.config_schema import Config
 from agent.errors import BadInputError
 from agent.formats.documents import MAX_BYTES
 from agent.formats.explanation import explain
 from agent.formats.manifests import decode_manifests
-from agent.formats.state import decode as decode_state
 from agent.hugepages_now import free_hugepages_now
 from agent.kube.manifest_directory import SUFFIXES
 from agent.model.state import Epoch, State
 from agent.node.archive import open_sysroot
-from agent.node.state_store import NAME
 from agent.node.topology import read_topology
 from agent.node_config import manager_config, node_capacity
 from agent.policy.free_hugepages import FreeHugepages
@@ -132,8 +131,7 @@ def _node(root: Path | None, config_path: Path | None, flags: tuple[str, ...], s
     managers = start(machine, manager_config(machine, config))
     state = State(Epoch(0, "0" * 16))
     if state_path is not None:
-        path = state_path / NAME if state_path.is_dir() else state_path
-        state = decode_state(_read(path))
+        state = read_state(state_path)
     fitted = replace(state, grants=refit(managers, state.grants))
     return _Node(managers, node_capacity(machine, config), fitted, hugepages)
 

@@ -1,32 +1,14 @@
-"""What the commands about state files share: reading a file bounded, and the rules that a state is judged by."""
+"""State files as commands read them: bounded, and what is wrong with one as bad input."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from agent.commands.options import parse_flags
-from agent.config import load
-from agent.config_schema import Config
 from agent.errors import BadInputError
-from agent.formats.state import MAX_BYTES
-from agent.keeper import policy_in_force
-from agent.model.state import PolicyInForce
-from agent.node.archive import open_sysroot
+from agent.formats.state import MAX_BYTES, DamagedStateError, NewerStateError, UnreadableStateError, decode
+from agent.model.state import State
 from agent.node.file_ops import FileOps, read_up_to
-from agent.node.topology import read_topology
-from agent.node_config import manager_config
-from agent.policy.managers import Managers, start
-from agent.policy.policy_machine import policy_machine
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The machine and the configuration as a state must fit them."""
-
-    config: Config
-    managers: Managers
-    policy: PolicyInForce
+from agent.node.state_store import NAME
 
 
 def read_file(path: Path) -> bytes:
@@ -37,11 +19,10 @@ def read_file(path: Path) -> bytes:
         raise BadInputError(f"{path}: {error.strerror}", hint="state files are readable by root only") from error
 
 
-def read_rules(config_path: Path | None, flags: tuple[str, ...], root: Path | None) -> Rules:
-    """Read the configuration, and the machine below `root` (or where the configuration says it is)."""
-    config = load(config_path, parse_flags(flags)).config
-    with open_sysroot(root if root is not None else Path(config.node.root)) as directory:
-        machine = policy_machine(read_topology(directory))
-    settings = manager_config(machine, config)
-    managers = start(machine, settings)
-    return Rules(config, managers, policy_in_force(managers, settings))
+def read_state(path: Path) -> State:
+    """Our state in this file, or in the one of this directory. Raises BadInputError, also for one that is damaged or newer."""
+    file = path / NAME if path.is_dir() else path
+    try:
+        return decode(read_file(file))
+    except (DamagedStateError, UnreadableStateError, NewerStateError) as error:
+        raise BadInputError(f"{file}: {error}", hint=error.hint) from error

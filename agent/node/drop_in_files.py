@@ -6,14 +6,13 @@ Only files that begin with our own mark are replaced or removed; a file of the s
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
 from agent.errors import AgentError
-from agent.node.file_ops import FileOps, read_up_to, write_all
+from agent.node.file_ops import FileOps, read_up_to, sync_directory, write_durably
 
 _MAX_BYTES = 64 * 1024
 
@@ -88,26 +87,13 @@ def _read(path: Path, mark: str) -> str | None:
 def _write(path: Path, content: str, files: FileOps) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")  # systemd reads *.conf only
-    fd = files.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-    try:
-        write_all(files, fd, content.encode())
-        files.fsync(fd)
-    finally:
-        files.close(fd)
+    write_durably(files, new, content.encode(), 0o644)
     files.rename(new, path)
-    _sync(path.parent, files)
+    sync_directory(files, path.parent)
 
 
 def _remove(path: Path, files: FileOps) -> None:
     files.unlink(path)
-    _sync(path.parent, files)
+    sync_directory(files, path.parent)
     with contextlib.suppress(OSError):  # other drop-ins are in it
         path.parent.rmdir()
-
-
-def _sync(directory: Path, files: FileOps) -> None:
-    fd = files.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        files.fsync(fd)
-    finally:
-        files.close(fd)

@@ -1,4 +1,6 @@
-"""The file operations that the state store is made of, one system call each, so that a test can fail or kill at any of them."""
+"""File operations that keep their promise over a power cut, and the system calls that they are made of: one method each, so that
+a test can fail or kill at any of them.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +44,27 @@ def write_all(files: FileOps, fd: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[files.write(fd, rest) :]
+
+
+def write_durably(files: FileOps, path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Make a file with this content, which is on the disk on return; its name is after `sync_directory` only. Raises OSError,
+    ELOOP for a symbolic link.
+    """
+    fd = files.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    try:
+        write_all(files, fd, data)
+        files.fsync(fd)
+    finally:
+        files.close(fd)
+
+
+def sync_directory(files: FileOps, directory: Path) -> None:
+    """Put the names in a directory on the disk: what was made, renamed or removed in it. Raises OSError."""
+    fd = files.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        files.fsync(fd)
+    finally:
+        files.close(fd)
 
 
 def read_up_to(files: FileOps, path: Path, limit: int) -> bytes:

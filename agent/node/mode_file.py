@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from enum import StrEnum
 from pathlib import Path
 
 from agent.errors import AgentError
-from agent.node.file_ops import FileOps, read_up_to, write_all
+from agent.node.file_ops import FileOps, read_up_to, sync_directory, write_durably
 
 
 class Mode(StrEnum):
@@ -39,7 +38,7 @@ class ModeFile:
                 self._path.unlink(missing_ok=True)
             else:
                 self._write(mode)
-            self._sync_directory()
+            sync_directory(self._files, self._path.parent)
         except OSError as error:
             raise ModeFileError(f"{self._path}: {error.strerror}") from error
         self.mode = mode
@@ -56,17 +55,5 @@ class ModeFile:
 
     def _write(self, mode: Mode) -> None:
         new = self._path.with_name(f".{self._path.name}.new")
-        fd = self._files.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
-        try:
-            write_all(self._files, fd, f"{mode}\n".encode())
-            self._files.fsync(fd)
-        finally:
-            self._files.close(fd)
+        write_durably(self._files, new, f"{mode}\n".encode())
         self._files.rename(new, self._path)
-
-    def _sync_directory(self) -> None:
-        fd = self._files.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            self._files.fsync(fd)
-        finally:
-            self._files.close(fd)

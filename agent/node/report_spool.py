@@ -8,12 +8,11 @@ later report says all that an earlier one said.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from agent.errors import AgentError
-from agent.node.file_ops import FileOps, write_all
+from agent.node.file_ops import FileOps, sync_directory, write_durably
 
 _SUFFIX = ".json"
 _PARTIAL = ".partial"
@@ -64,26 +63,14 @@ class ReportSpool:
 
     def _write(self, path: Path, report: bytes) -> None:
         partial = path.with_suffix(_PARTIAL)
-        fd = self._files.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o640)
         try:
-            try:
-                write_all(self._files, fd, report)
-                self._files.fsync(fd)
-            finally:
-                self._files.close(fd)
+            write_durably(self._files, partial, report, 0o640)
             self._files.rename(partial, path)
         except OSError:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # half a report only takes room: no reader looks at it
                 self._files.unlink(partial)
             raise
-        self._sync_directory()
-
-    def _sync_directory(self) -> None:
-        fd = self._files.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            self._files.fsync(fd)
-        finally:
-            self._files.close(fd)
+        sync_directory(self._files, self.directory)
 
     def _bound(self) -> None:
         waiting = self.waiting()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from agent.errors import BadInputError
 from agent.model.cpuset import CPUSet
 from agent.model.machine import Machine
+from agent.model.state import PolicyInForce
 from agent.policy import cpu_static, memory_static
 from agent.policy.cpu_options import CPUOptionError, StaticOptions
 from agent.policy.cpu_static import CPUManager, CPUReservationError
@@ -156,6 +157,21 @@ def _check_align_by_socket(machine: Machine, config: ManagerConfig, options: Sta
         raise CPUOptionError(
             "Align by socket is not compatible with hardware where number of sockets are more than number of NUMA"
         )
+
+
+def policy_in_force(managers: Managers, config: ManagerConfig) -> PolicyInForce:
+    """What the state remembers of the rules it was made under."""
+    return PolicyInForce(
+        cpu_policy=config.cpu_policy,
+        cpu_options=dict(config.cpu_options),
+        online=managers.machine.topology.all,
+        reserved_cpus=managers.cpu.reserved if managers.cpu is not None else config.reserved_cpus,
+        memory_policy=config.memory_policy,
+        reserved_memory=config.reserved_memory if managers.memory is not None else {},
+        topology_policy=str(managers.topology.name),
+        topology_scope=str(managers.topology.scope),
+        topology_options=dict(config.topology_options),
+    )
 
 
 def _memory(machine: Machine, config: ManagerConfig) -> MemoryManager | None:

@@ -10,7 +10,10 @@ import pytest
 import yaml
 
 from agent.cli import main
+from agent.formats.documents import MAX_BYTES
+from agent.formats.state import encode
 from tests.node.sysfs_machines import FIXTURES
+from tests.states import small_state
 
 STATIC = (
     "--sysroot",
@@ -75,6 +78,20 @@ def test_node_fit_counts_the_pods_before_it(capsys: pytest.CaptureFixture[str], 
     assert status == 1
     assert [each["reason"] for each in json.loads(out)] == ["", "OutOfcpu"]
     assert json.loads(out)[1]["rule"].startswith("node fit, judged last")
+
+
+def test_a_state_may_be_larger_than_a_pod_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Both were once read up to the bound of pod files."""
+    state = tmp_path / "pinfold_state"
+    state.write_bytes(encode(small_state(pods=1, note="x" * MAX_BYTES)))
+    question = (*STATIC, "--state", str(tmp_path), manifest(tmp_path / "web.yaml", "4"))
+    status, _ = run(capsys, *question)
+    assert status == 0
+    state.write_bytes(state.read_bytes()[:MAX_BYTES])
+    with pytest.raises(SystemExit) as exit_info:
+        main(["explain", *question])
+    assert exit_info.value.code == 2
+    assert f"error: {state}: " in capsys.readouterr().err
 
 
 def test_lint_needs_no_machine_and_says_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from agent.kube.lease import LeaseCandidate
 from agent.serve.accountant import AccountantService
 from agent.serve.health import Check
 
-LINGER_SECONDS = (
-    1.0  # what was admitted last is still on its way through the API server to where the next holder sees it
-)
+# what was admitted last is still on its way through the API server to where the next holder sees it
+LINGER_SECONDS = 1.0
 
 
 class Replica:

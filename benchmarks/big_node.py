@@ -45,9 +45,8 @@ def manifest(number: int) -> str:
 @contextmanager
 def prepared(pods: int) -> Iterator[Agent]:
     """An agent that has not been started yet, with its manifests; killed at the end. Two sockets, 8 NUMA nodes, backend none."""
-    compileall.compile_dir(
-        ROOT / "agent", quiet=2
-    )  # as an installed agent, which does not compile itself at every start
+    # as an installed agent, which does not compile itself at every start
+    compileall.compile_dir(ROOT / "agent", quiet=2)
     with disks() as places:
         folder = places["disk"]
         root = write_tree(places["tmpfs"] / "machine", regular(packages=2, nodes=4, caches=4, cores=8, threads=2))
@@ -61,9 +60,8 @@ def prepared(pods: int) -> Iterator[Agent]:
             "http": {"port": free_port()},
         }
         agent = Agent(folder / "agent", config)
-        config["sources"] = {
-            "manifests": {"path": str(agent.manifests)}
-        }  # this and enforcement: with the default periods
+        # this and enforcement: with the default periods
+        config["sources"] = {"manifests": {"path": str(agent.manifests)}}
         config["enforcement"] = {"backend": "none"}
         agent.manifests.mkdir(parents=True)
         for number in range(pods):

@@ -106,7 +106,7 @@ def _this_machine(directory: Path) -> None:
                     _show_pinned(directory, client, len(cpus), pids)
     finally:
         if hierarchy is not None:
-            with contextlib.suppress(AgentError):
+            with contextlib.suppress(AgentError):  # what made the demo fail is to be told, not this
                 hierarchy.remove(parent)
 
 
@@ -255,7 +255,7 @@ def _wait(
         if process is not None and process.poll() is not None:
             told = log.read_text(errors="replace") if log is not None else ""
             raise DemoError(f"the agent ended with status {process.returncode}: {told.strip()}")
-        with contextlib.suppress(AgentError):
+        with contextlib.suppress(AgentError):  # it is not up yet
             status = dict(client.call("status", {}))
             if done(status):
                 return status

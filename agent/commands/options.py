@@ -38,9 +38,8 @@ def parse_flags(flags: tuple[str, ...]) -> dict[str, Any]:
         return {}
     import yaml
 
-    from agent.config_keys import (
-        locate,  # the schema of the configuration is most of the time that a command takes to begin
-    )
+    # here, since the schema of the configuration is most of the time that a command takes to begin
+    from agent.config_keys import locate
 
     values: dict[str, Any] = {}
     for flag in flags:

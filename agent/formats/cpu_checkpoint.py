@@ -94,12 +94,11 @@ def _decode(members: Members) -> tuple[bool, GoFields]:
     """Whether the entries are by container id, and all fields."""
     try:
         return False, decode(_FILE, members, dict(_EMPTY_FILE))
-    except GoJSONError:
+    except GoJSONError as error:
         try:
             return True, decode(_FILE_BY_ID, members, dict(_EMPTY_FILE))
-        except GoJSONError:
-            pass
-        raise
+        except GoJSONError:  # of neither form: what is said is what the newer one lacks
+            raise error from None
 
 
 def _version(fields: Mapping[str, Any], matched: Form | None, by_id: bool) -> str:

@@ -7,9 +7,7 @@ from typing import Any
 
 from agent.formats.fields import FieldError, Fields, integer, mapping
 from agent.model.devices import DeviceNodes, PodDevices
-from agent.model.numa import NodeMask, node_ids, node_mask
-
-MAX_NODE = 1023  # the kernel's largest MAX_NUMNODES, less one
+from agent.model.numa import MAX_NODES, NodeMask, node_ids, node_mask
 
 
 def encode_devices(devices: PodDevices) -> dict[str, Any]:
@@ -44,6 +42,6 @@ def _nodes(value: object, path: str) -> NodeMask:
     if not isinstance(value, list):
         raise FieldError(path, "a list of NUMA nodes is expected")
     nodes = [integer(each, f"{path}[{index}]") for index, each in enumerate(value)]
-    if max(nodes, default=0) > MAX_NODE:
-        raise FieldError(path, f"a NUMA node above {MAX_NODE}")
+    if max(nodes, default=0) >= MAX_NODES:
+        raise FieldError(path, f"a NUMA node above {MAX_NODES - 1}")
     return node_mask(nodes)

@@ -138,9 +138,8 @@ def _pods_of_list(value: Mapping[str, Value], lines: Lines, source: str) -> Iter
         path = f"items[{index}]"
         if not isinstance(item, Mapping):
             yield ManifestError(source, lines.find(path), f"{path} must be an object")
-        elif value["kind"] == "List" and (
-            why := _refusal(item, ("Pod",))
-        ):  # the items of a PodList need not say what they are
+        # the items of a PodList need not say what they are
+        elif value["kind"] == "List" and (why := _refusal(item, ("Pod",))):
             yield ManifestError(source, lines.find(path), f"{path}: {why}")
         else:
             yield _Object(item, _members_of(lines, "items", str(index)))

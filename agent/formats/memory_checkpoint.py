@@ -35,10 +35,8 @@ from agent.formats.go_types import (
     GoString,
     GoStruct,
 )
-from agent.model.numa import NodeMask, node_ids, node_mask
+from agent.model.numa import MAX_NODES, NodeMask, node_ids, node_mask
 from agent.model.state import Blocks, MemoryBlock, MemoryState, MemoryTable, NUMANodeState
-
-MAX_NODES = 1024  # CONFIG_NODES_SHIFT of x86_64; bounds what a damaged file can make us allocate
 
 
 class MemoryVersion(StrEnum):

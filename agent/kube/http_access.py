@@ -22,11 +22,8 @@ from agent.errors import AgentError, BadInputError
 
 MAX_TOKEN = 64 * 1024
 MAX_ERROR_TEXT = 16 * 1024  # of an answer that says no
-_KEEPALIVE = {
-    "TCP_KEEPIDLE": 30,
-    "TCP_KEEPINTVL": 10,
-    "TCP_KEEPCNT": 3,
-}  # seconds, seconds, count: a dead peer in a minute
+# seconds, seconds, count: a dead peer is found in a minute
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 _HINTS = {
     401: "the token was refused: see that tokenFile names a current one",
     403: "the account may not do that: see the permissions in examples/kubernetes/",
@@ -162,7 +159,7 @@ class Server:
         """Wake a request that waits for the server; it raises AccessError."""
         connection = self._open
         if connection is not None and (sock := connection.sock) is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # closed meanwhile: nothing waits any more
                 sock.shutdown(socket.SHUT_RDWR)
 
     @contextlib.contextmanager
@@ -256,7 +253,7 @@ def _status_error(where: str, answer: http.client.HTTPResponse) -> StatusError:
     """The server's own words: the message of a Kubernetes Status, else the beginning of the text."""
     body = answer.read(MAX_ERROR_TEXT)
     text = body.decode("utf-8", "replace").strip()
-    with contextlib.suppress(ValueError, RecursionError):
+    with contextlib.suppress(ValueError, RecursionError):  # a proxy's page: its status says enough
         status = json.loads(body)
         if isinstance(status, dict) and isinstance(status.get("message"), str):
             text = status["message"]

@@ -9,6 +9,10 @@ from agent.model.cpuset import bits
 
 NodeMask: TypeAlias = int
 
+MAX_NODES = (
+    1024  # the kernel's largest MAX_NUMNODES (CONFIG_NODES_SHIFT of 10); bounds what a damaged file makes us allocate
+)
+
 
 def node_mask(nodes: Iterable[int]) -> NodeMask:
     """The mask of these node ids."""

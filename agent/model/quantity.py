@@ -70,9 +70,8 @@ class Quantity:
             raise QuantityError("an integer of absurd size", f"more than {MAX_WHOLE_DIGITS} digits before the point")
         if isinstance(text, float) and not isfinite(text):
             raise QuantityError(text)
-        return _parse(
-            repr(text)
-        )  # the shortest spelling of a float is what its file says: 0.1, not 0.1000000000000000055
+        # the shortest spelling of a float is what its file says: 0.1, not 0.1000000000000000055
+        return _parse(repr(text))
 
     @staticmethod
     def of(number: int | Fraction, format: QuantityFormat = QuantityFormat.DECIMAL_SI) -> Quantity:
@@ -151,9 +150,8 @@ def _up_to_nano(mantissa: int, exponent: int) -> Fraction:
         return Fraction(mantissa * 10**exponent)
     if exponent >= -_NANO_DIGITS:
         return Fraction(mantissa, 10**-exponent)
-    below_nano = min(
-        -exponent - _NANO_DIGITS, len(str(mantissa))
-    )  # dividing by more digits than there are gives 1n too
+    # dividing by more digits than there are gives 1n too
+    below_nano = min(-exponent - _NANO_DIGITS, len(str(mantissa)))
     return Fraction(-(-mantissa // 10**below_nano), 10**_NANO_DIGITS)
 
 

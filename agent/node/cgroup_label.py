@@ -17,13 +17,13 @@ _POD = "user.pinfold.pod"
 def write_label(directories: Iterable[Path], text: str) -> None:
     """Note `text` on a group, which has one directory on cgroup v2 and one per controller on v1."""
     for directory in directories:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # a kernel or file system without them: a log line then names the group only
             os.setxattr(directory, _POD, text.encode())
 
 
 def read_label(directories: Iterable[Path]) -> str:
     """What was noted on a group; "" where nothing was."""
     for directory in directories:
-        with contextlib.suppress(OSError, UnicodeDecodeError):
+        with contextlib.suppress(OSError, UnicodeDecodeError):  # none there, or not ours
             return os.getxattr(directory, _POD).decode()
     return ""

@@ -44,10 +44,8 @@ class Finding:
 
 _OLDEST, _GOOD = (4, 18), (5, 4)  # kernels: what is tested (v1), and where cpuset on cgroup v2 is complete
 RUNTIME_SOCKETS = ("/run/containerd/containerd.sock", "/run/crio/crio.sock", "/var/run/crio/crio.sock")
-MIN_FREE_BYTES, GOOD_FREE_BYTES = (
-    8 << 20,
-    64 << 20,
-)  # a state file has some MiB at most, and is written beside the old one
+# a state file has some MiB at most, and is written beside the old one
+MIN_FREE_BYTES, GOOD_FREE_BYTES = 8 << 20, 64 << 20
 _EARLIEST_SECONDS = 1_735_689_600  # 2025-01-01: an earlier clock was never set
 _SERVICES = {  # process name -> what it does to pins, and what to do about it
     "irqbalance": (

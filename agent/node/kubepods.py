@@ -78,7 +78,7 @@ def pod_processes(hierarchy: Hierarchy, uid: str, cgroup_root: str = "/") -> tup
     except CgroupNameError:
         return ()  # a UID out of somebody's file, of which no kubelet makes a cgroup
     for group in groups:
-        with contextlib.suppress(CgroupGoneError):
+        with contextlib.suppress(CgroupGoneError):  # of another class
             return hierarchy.processes(group)
     return ()
 

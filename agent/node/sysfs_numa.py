@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.model.cpuset import CPUSet, union
-from agent.model.numa import NodeMask
+from agent.model.numa import MAX_NODES, NodeMask
 from agent.model.topology import HugePages, NodeKind, NUMANode
 from agent.node.sysfs import Sysfs
 
 NODE_DIR = "sys/devices/system/node"
-MAX_NODES = 1024  # ceiling of CONFIG_NODES_SHIFT (10)
 _MEM_TOTAL = re.compile(r"(?:Node\s+\d+\s+)?MemTotal:\s+(\d{1,15})\s+kB\s*$", re.ASCII | re.MULTILINE)
 _HUGEPAGES = re.compile(r"hugepages-(\d{1,12})kB", re.ASCII)
 _STATES = ("possible", "online", "has_cpu", "has_memory", "has_normal_memory", "has_generic_initiator")

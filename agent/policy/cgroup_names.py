@@ -68,9 +68,8 @@ class Driver(StrEnum):
 
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
-_LABEL = re.compile(
-    r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII
-)  # RFC 1123, as the API server demands of container names
+# RFC 1123, as the API server demands of container names
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _COMPONENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 _POD_CGROUPFS = re.compile(r"pod([A-Za-z0-9][A-Za-z0-9._-]{0,127})", re.ASCII)

@@ -74,9 +74,8 @@ def _fewest_nodes(nodes: NodeMask, existing: Sequence[NodeMask], count: int) -> 
     """The smallest number of nodes near to which `count` devices exist, and whether that is proven; else a lower bound."""
     per_node = {node: sum(mask >> node & 1 for mask in existing) for node in node_ids(nodes)}
     total = size = 0
-    for amount in sorted(
-        per_node.values(), reverse=True
-    ):  # exact where no device is near to two nodes, else a lower bound
+    # exact where no device is near to two nodes, else a lower bound
+    for amount in sorted(per_node.values(), reverse=True):
         if total >= count:
             break
         total, size = total + amount, size + 1

@@ -19,10 +19,8 @@ from agent.policy.second import PAUSED, is_second
 
 CRITICAL_PRIORITY = 2_000_000_000  # scheduling SystemCriticalPriority, that of system-cluster-critical
 _CRITICAL_CLASSES = ("system-cluster-critical", "system-node-critical")
-_STATIC = (
-    "kubernetes.io/config.mirror",
-    "kubernetes.io/config.hash",
-)  # annotations of an API server's copy and of a kubelet
+# annotations of an API server's copy and of a kubelet
+_STATIC = ("kubernetes.io/config.mirror", "kubernetes.io/config.hash")
 _CONFIG_SOURCE = "kubernetes.io/config.source"  # "api" where the kubelet has the pod from the API server
 _KEPT_OWNERS = {"": "nobody would make it anew", "DaemonSet": "it would come back here", "Node": "it is a static pod"}
 _OTHER_MARKS = {

@@ -142,9 +142,8 @@ def _supersets(table: Table, universe: Universe) -> tuple[int, ...]:
 
 
 def _lane(step: int) -> int:
-    return (
-        32 << step
-    )  # a set is 32 bits wide here, room for 4096 * 4096 pairs; its superset with node `step` is this far up
+    # a set is 32 bits wide here, room for 4096 * 4096 pairs; its superset with node `step` is this far up
+    return 32 << step
 
 
 @cache

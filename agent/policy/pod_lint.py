@@ -64,11 +64,9 @@ def _odd_amounts(pod: Pod) -> Iterator[Finding]:
     if pod.resources is not None:
         holders.append(("spec.resources", pod.resources))
     for path, resources in holders:
+        # a request that is only the limit's default is said once
         requests = {name: amount for name, amount in resources.requests.items() if resources.limits.get(name) != amount}
-        for listed, amounts in (
-            ("limits", resources.limits),
-            ("requests", requests),
-        ):  # a defaulted request is said once
+        for listed, amounts in (("limits", resources.limits), ("requests", requests)):
             cpus, memory = amounts.get(CPU, ZERO), amounts.get(MEMORY, ZERO)
             if cpus.number > _MANY_CPUS:
                 message, advice = (

@@ -9,10 +9,11 @@ from agent.model.pod import Container, ContainerKind, Pod, ResourceRequirements
 from agent.model.state import ResizeState
 
 STARTED, COMPLETED, ERROR = "ResizeStarted", "ResizeCompleted", "ResizeError"
+# reason of the event about a resize that waits
 WAITING: Mapping[ResizeState, str] = {
     ResizeState.DEFERRED: "ResizeDeferred",
     ResizeState.INFEASIBLE: "ResizeInfeasible",
-}  # reason of the event about a resize that waits
+}
 
 
 def started(pod: Pod, generation: int) -> str:

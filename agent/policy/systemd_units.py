@@ -21,9 +21,8 @@ Property: TypeAlias = tuple[str, tuple[str, bytes | int]]  # name, (D-Bus type, 
 OLDEST_VERSION = 244  # the first with AllowedCPUs and AllowedMemoryNodes
 MAX_UNIT_NAME = 255  # characters
 _INFINITY = (1 << 64) - 1
-_PERCENT_US = (
-    CFS_PERIOD_US // 100
-)  # CPUQuota= is kept in whole percents: what is finer is lost with the next daemon-reload
+# CPUQuota= is kept in whole percents: what is finer is lost with the next daemon-reload
+_PERCENT_US = CFS_PERIOD_US // 100
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\-]+\.(?:slice|scope)", re.ASCII)
 _POD_SLICE = re.compile(r"(?P<root>.+)-pod(?P<uid>[^-]+)\.slice", re.ASCII)
 _DASH = r"\x2d"  # systemd-escape(1): a '-' would separate the slice from its parent

@@ -61,9 +61,8 @@ class Accounting:
         self._silent: dict[str, float] = {}  # silent nodes, and since when
         self._stamps: dict[str, Stamp | None] = {}  # of every node but UNPLACED, the last report's
         self._differing: set[str] = set()  # nodes whose two views differ on some pod
-        self._waiting: deque[tuple[float, str, str]] = (
-            deque()
-        )  # since when, node and pod of new differences, as they came
+        # since when, node and pod of new differences, as they came
+        self._waiting: deque[tuple[float, str, str]] = deque()
 
     def take_report(self, node: str, stamp: Stamp, pods: PodCharges, now: float) -> Taken:
         """A full report: the node's pods are exactly these."""

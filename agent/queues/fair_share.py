@@ -214,9 +214,8 @@ def _left_over(
     """
     if remainder <= 0 or not fractions:
         return remainder
-    order = sorted(
-        (-fraction, group[position].queue.created, position) for position, fraction in fractions.items()
-    )  # positions are in the order of names
+    # positions are in the order of names
+    order = sorted((-fraction, group[position].queue.created, position) for position, fraction in fractions.items())
     for position in map(itemgetter(2), order):
         if remainder <= 0:
             break

@@ -11,9 +11,8 @@ from agent.queues.ledger import Ledger, LedgerOptions, Reservation, expire, foll
 from agent.queues.observed_pods import ObservedPods
 from agent.queues.resize_growth import NOTHING
 
-CATCH_UP_SECONDS = (
-    60.0  # longer than an API server takes from a webhook's answer to the stored pod (its own time-out is 34 s)
-)
+# longer than an API server takes from a webhook's answer to the stored pod (its own time-out is 34 s)
+CATCH_UP_SECONDS = 60.0
 
 
 class LedgerWatch:
@@ -21,9 +20,8 @@ class LedgerWatch:
 
     def __init__(self, limits: LedgerOptions | None, accounting: Accounting, observed: ObservedPods) -> None:
         self.ledger = Ledger()
-        self.waits_for_pods = (
-            False  # a ledger that was not found is wanted, and the API server's pods are not known yet
-        )
+        # a ledger that was not found is wanted, and the API server's pods are not known yet
+        self.waits_for_pods = False
         self._limits = limits
         self._accounting = accounting
         self._observed = observed

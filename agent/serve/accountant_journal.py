@@ -33,9 +33,8 @@ class LedgerJournal:
         self._guard = threading.RLock()  # `write_ledger` writes
         self._batch: _Batch | None = None  # the next one
         self._wanted = threading.Event()
-        self._kept: dict[str, Reservation] = dict(
-            store.reservations
-        )  # what is on disk once all that is entered is written
+        # what is on disk once all that is entered is written
+        self._kept: dict[str, Reservation] = dict(store.reservations)
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
 

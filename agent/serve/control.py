@@ -84,7 +84,7 @@ class ControlServer:
         self._socket.close()
         with self._clients_lock:
             for client in self._clients:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # it went away by itself
                     client.shutdown(socket.SHUT_RD)
         self._file.release()
 
@@ -146,7 +146,7 @@ class ControlServer:
 
 
 def _refuse(client: socket.socket, error: AgentError) -> None:
-    with client, contextlib.suppress(OSError):
+    with client, contextlib.suppress(OSError):  # whoever does not wait for the answer does not miss it
         client.sendall(_line(_error(error)))
 
 

@@ -18,9 +18,8 @@ from agent.proto import node_v1_pb2 as v1
 from agent.serve.board import NodeView
 
 KEPT_CHANGES = 256
-KEPT_BYTES = (
-    256 << 10
-)  # of all kept ones: with many pods one has 10 KiB, and the whole state is not much more than a few
+# of all kept ones: with many pods one has 10 KiB, and the whole state is not much more than a few
+KEPT_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)

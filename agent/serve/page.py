@@ -27,9 +27,8 @@ class StatusPage:
         self._board = board
         self._name = name
         self._machine = machine
-        self._run = secrets.token_hex(
-            6
-        )  # a page that outlives this process must not take our third view for the old one's
+        # a page that outlives this process must not take our third view for the old one's
+        self._run = secrets.token_hex(6)
         self._lock = threading.Lock()
         self._rendered = (0, "")
         self._explaining = threading.Lock()  # costs as much as a decision or many: one at a time

@@ -6,6 +6,7 @@ permissions, and one that a dead process left behind is replaced in one step.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import grp
 import os
@@ -113,11 +114,9 @@ class SocketFile:
     def release(self) -> None:
         """Remove the file, unless another process has put its own there since."""
         self._bound.unlink(missing_ok=True)
-        try:
+        with contextlib.suppress(FileNotFoundError):  # somebody has removed it already
             if self._identity is not None and _identity(self.access.path) == self._identity:
                 self.access.path.unlink()
-        except FileNotFoundError:
-            pass
         self._identity = None
 
     def _gid(self) -> int | None:

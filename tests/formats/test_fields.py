@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.formats.device_facts import MAX_NODE, decode_devices, encode_devices
+from agent.formats.device_facts import decode_devices, encode_devices
 from agent.formats.fields import FieldError, Fields, numbered
 from agent.formats.grants import decode_blocks, decode_set
 from agent.model.devices import PodDevices
+from agent.model.numa import MAX_NODES
 
 DOCUMENT = {"n": -1, "flag": 1, "seconds": True, "list": {}, "map": [], "text": 7, "nothing": None}
 
@@ -66,7 +67,7 @@ def test_devices_come_back_as_they_were() -> None:
         "allocatable": {"x/y": [[0, 2], [], [1]]},
     }
     assert decode_devices(encode_devices(devices), "devices") == devices
-    last = {"containers": {}, "allocatable": {"x/y": [[MAX_NODE]]}}
+    last = {"containers": {}, "allocatable": {"x/y": [[MAX_NODES - 1]]}}
     assert encode_devices(decode_devices(last, "devices")) == last
 
 
@@ -76,7 +77,7 @@ def test_devices_come_back_as_they_were() -> None:
         ({"x/y": 1}, "devices.allocatable.x/y: a list of devices is expected"),
         ({"x/y": [1]}, "devices.allocatable.x/y[0]: a list of NUMA nodes is expected"),
         ({"x/y": [[], [-1]]}, "devices.allocatable.x/y[1][0]: an integer of 0 or more is expected"),
-        ({"x/y": [[MAX_NODE + 1]]}, f"devices.allocatable.x/y[0]: a NUMA node above {MAX_NODE}"),
+        ({"x/y": [[MAX_NODES]]}, "devices.allocatable.x/y[0]: a NUMA node above 1023"),
     ],
 )
 def test_devices_in_another_form_are_named_by_their_place(allocatable: object, why: str) -> None:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from agent.formats.checkpoint import CheckpointError, Verdict
 from agent.formats.memory_checkpoint import (
-    MAX_NODES,
     MemoryVersion,
     memory_state,
     read_memory_checkpoint,
     write_memory_checkpoint,
 )
+from agent.model.numa import MAX_NODES
 from agent.model.state import MemoryBlock, MemoryState, MemoryTable, NUMANodeState
 
 STATE = MemoryState(

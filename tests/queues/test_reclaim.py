@@ -281,6 +281,10 @@ def mixed(name: str, held: Sequence[float], fair: Sequence[float], parent: str =
         ),
         pytest.param(((9, 1, 0), (3, 9, 9)), ((6, 9, 9), (3, 3, 3)), (0, 1, 0), (0, 1, 1), True, id="no CPUs at stake"),
         pytest.param(
+            ((0, 9, 0), (9, 3, 9)), ((9, 6, 0), (3, 3, 9)), (1, 0, 0), (1, 0, 0), True, id="no memory at stake"
+        ),
+        pytest.param(((0, 0, 3), (9, 9, 2)), ((0, 0, 2), (9, 9, 1)), (0, 0, 1), (0, 0, 1), False, id="who is due one"),
+        pytest.param(
             ((0, 0, 0), (9, 9, 9)),
             ((9, 0, 9), (0, 9, 3)),
             (1, 0, 1),
@@ -329,6 +333,28 @@ def test_saturation_is_compared_in_what_is_asked_and_what_is_given(
     verdict = reclaimable(shares, Reclaimer("a", wanted), [victims], OFF)
     assert len(verdict.taken) == 1
     assert verdict.allowed is allowed
+
+
+def test_what_any_victim_of_a_queue_gives_is_compared_not_only_what_the_last_one_does() -> None:
+    shares = by_name([mixed("a", (1, 0, 9), (9, 9, 3)), mixed("b", (9, 0, 6), (3, 9, 3))])
+    gives = Victims("b", (ResourceQuantities(0, 0, 1), ResourceQuantities(1, 0, 0)))
+    verdict = reclaimable(shares, Reclaimer("a", ResourceQuantities(1, 0, 0)), [gives], OFF)
+    assert len(verdict.taken) == 2
+    assert verdict.refusal is not None
+    assert (verdict.refusal.rule, verdict.refusal.resource) == (Rule.SATURATION, ResourceName.GPU)
+
+
+def test_a_parent_that_loses_by_a_victim_of_its_own_is_measured_without_it() -> None:
+    shares = by_name(
+        [
+            mixed("p", (0, 0, 10), (9, 9, 8)),
+            mixed("a", (0, 0, 0), (9, 9, 8), "p"),
+            mixed("c", (0, 0, 10), (9, 9, 2), "p"),
+            mixed("q", (0, 0, 9), (9, 9, 8)),
+        ]
+    )
+    assert reclaimable(shares, asks("a", 1), [gone("c", 5), gone("q", 1)], OFF).allowed
+    assert not reclaimable(shares, asks("a", 1), [gone("c", 1), gone("q", 1)], OFF).allowed
 
 
 def test_victims_of_a_queue_without_any_change_nothing() -> None:

@@ -357,6 +357,22 @@ def test_a_parent_that_loses_by_a_victim_of_its_own_is_measured_without_it() -> 
     assert not reclaimable(shares, asks("a", 1), [gone("c", 1), gone("q", 1)], OFF).allowed
 
 
+def test_every_level_is_asked_for_its_own_quota() -> None:
+    """Against its sibling the reclaimer is within quota; against another top-level queue its parent is not."""
+    shares = by_name(
+        [
+            holds("p", 10, quota=4, fair=20),
+            holds("a", 0, quota=4, fair=20, parent="p"),
+            holds("c", 5, quota=2, fair=8, parent="p"),
+            holds("q", 5, quota=2, fair=8),
+        ]
+    )
+    assert reclaimable(shares, asks("a", 1), [gone("c", 1)], OFF).allowed
+    refusal = reclaimable(shares, asks("a", 1), [gone("c", 1), gone("q", 1)], OFF).refusal
+    assert refusal is not None
+    assert (refusal.rule, refusal.queue) == (Rule.UNDER_QUOTA, "p")
+
+
 def test_victims_of_a_queue_without_any_change_nothing() -> None:
     shares = by_name(
         [mixed("a", (0, 0, 2), (9, 9, 3)), mixed("b", (0, 0, 9), (9, 9, 3)), mixed("c", (0, 0, 9), (9, 9, 3))]

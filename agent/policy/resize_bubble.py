@@ -10,10 +10,10 @@ from agent.policy.cpu_assignment import take_cpus
 from agent.policy.cpu_growth import grow
 from agent.policy.hint_family import Hint
 from agent.policy.pod_pool import check_shared_pool, slice_memory
-from agent.policy.resize_draft import Draft
+from agent.policy.resize_draft import ResizeDraft
 
 
-def resize_bubble(draft: Draft) -> None:
+def resize_bubble(draft: ResizeDraft) -> None:
     """The bubble first, so that its slices find their room. Raises Refusal and NotEnoughCPUs."""
     affinity = _affinity(draft) if _grows(draft) else None
     if affinity is not None:
@@ -24,18 +24,18 @@ def resize_bubble(draft: Draft) -> None:
         _resize_memory(draft, draft.pod_memory, affinity)
 
 
-def _grows(draft: Draft) -> bool:
+def _grows(draft: ResizeDraft) -> bool:
     return (draft.bubble is not None and draft.asked.pod_cpus > len(draft.bubble)) or _memory_grows(draft)
 
 
-def _memory_grows(draft: Draft) -> bool:
+def _memory_grows(draft: ResizeDraft) -> bool:
     held = {block.type: block.size for block in draft.pod_memory or ()}
     return draft.pod_memory is not None and any(
         size > held.get(kind, 0) for kind, size in (draft.asked.pod_memory or {}).items()
     )
 
 
-def _affinity(draft: Draft) -> Hint:
+def _affinity(draft: ResizeDraft) -> Hint:
     bubble, blocks = draft.bubble or CPUSet(), draft.pod_memory or ()
     return draft.merged(
         draft.cpu_provider(bubble, max(draft.asked.pod_cpus, len(bubble))),
@@ -48,7 +48,7 @@ def _affinity(draft: Draft) -> Hint:
 # --- CPUs ---------------------------------------------------------------------------------------------------------------
 
 
-def _resize_cpus(draft: Draft, bubble: CPUSet, affinity: Hint | None) -> None:
+def _resize_cpus(draft: ResizeDraft, bubble: CPUSet, affinity: Hint | None) -> None:
     total = draft.asked.pod_cpus
     check_shared_pool("cpu", draft.pod.containers, draft.asked.cpus, total)
     if total < len(bubble):
@@ -60,7 +60,7 @@ def _resize_cpus(draft: Draft, bubble: CPUSet, affinity: Hint | None) -> None:
     _resize_slices(draft)
 
 
-def _must_stay(draft: Draft, bubble: CPUSet, total: int) -> CPUSet:
+def _must_stay(draft: ResizeDraft, bubble: CPUSet, total: int) -> CPUSet:
     """The first bubble, and the slices that stay as large as they are where these fit too."""
     first = (draft.floor.pod_cpus or bubble) & bubble
     slices = union(
@@ -71,13 +71,13 @@ def _must_stay(draft: Draft, bubble: CPUSet, total: int) -> CPUSet:
     return first | slices if len(first | slices) <= total else first
 
 
-def _with_slices(draft: Draft) -> list[Container]:
+def _with_slices(draft: ResizeDraft) -> list[Container]:
     return [
         each for each in draft.pod.containers if each.kind is not ContainerKind.INIT and each.name in draft.asked.cpus
     ]
 
 
-def _resize_slices(draft: Draft) -> None:
+def _resize_slices(draft: ResizeDraft) -> None:
     """Slices shrink to sets that contain their first ones, then grow from what is left; the rest is the pod's shared pool."""
     assert draft.managers.cpu is not None
     assert draft.bubble is not None
@@ -91,7 +91,7 @@ def _resize_slices(draft: Draft) -> None:
     draft.cpus = _entries(draft, slices)
 
 
-def _entries(draft: Draft, slices: dict[str, CPUSet]) -> dict[str, CPUSet]:
+def _entries(draft: ResizeDraft, slices: dict[str, CPUSet]) -> dict[str, CPUSet]:
     """Every container's CPUs, by the order of `pod_pool.slice_cpus`; an init container keeps its slice while it is whole."""
     assert draft.managers.cpu is not None
     assert draft.bubble is not None
@@ -116,7 +116,7 @@ def _entries(draft: Draft, slices: dict[str, CPUSet]) -> dict[str, CPUSet]:
 # --- memory -------------------------------------------------------------------------------------------------------------
 
 
-def _resize_memory(draft: Draft, held: Blocks, affinity: Hint | None) -> None:
+def _resize_memory(draft: ResizeDraft, held: Blocks, affinity: Hint | None) -> None:
     wanted = draft.asked.pod_memory or {}
     for resource in sorted(wanted):
         slices = {name: request.get(resource, 0) for name, request in draft.asked.memory.items()}

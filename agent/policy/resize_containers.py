@@ -10,11 +10,11 @@ from agent.model.state import nodes_of
 from agent.policy.hint_family import Hint
 from agent.policy.memory_growth import bytes_of
 from agent.policy.memory_static import pod_request
-from agent.policy.resize_draft import Draft
+from agent.policy.resize_draft import ResizeDraft
 from agent.policy.topology_options import TopologyScope
 
 
-def resize_containers(draft: Draft) -> None:
+def resize_containers(draft: ResizeDraft) -> None:
     """Give back first, then grow in spec order. Raises Refusal and NotEnoughCPUs."""
     containers = [each for each in draft.pod.containers if each.kind is not ContainerKind.INIT]
     for container in containers:
@@ -27,27 +27,27 @@ def resize_containers(draft: Draft) -> None:
         _grow(draft, container, for_pod or _container_affinity(draft, container))
 
 
-def _target(draft: Draft, container: Container) -> int:
+def _target(draft: ResizeDraft, container: Container) -> int:
     return draft.asked.cpus.get(container.name, 0)
 
 
-def _more_cpus(draft: Draft, container: Container) -> int:
+def _more_cpus(draft: ResizeDraft, container: Container) -> int:
     held = draft.cpus.get(container.name)
     return max(_target(draft, container) - len(held), 0) if held else 0
 
 
-def _more_memory(draft: Draft, container: Container) -> bool:
+def _more_memory(draft: ResizeDraft, container: Container) -> bool:
     held = bytes_of(draft.memory, container.name)
     wanted = draft.asked.memory.get(container.name, {})
     return container.name in draft.memory and any(size > held.get(kind, 0) for kind, size in wanted.items())
 
 
-def _less_memory(draft: Draft, container: Container) -> bool:
+def _less_memory(draft: ResizeDraft, container: Container) -> bool:
     wanted = draft.asked.memory.get(container.name, {})
     return any(size > wanted.get(kind, 0) for kind, size in bytes_of(draft.memory, container.name).items())
 
 
-def _shrink(draft: Draft, container: Container) -> None:
+def _shrink(draft: ResizeDraft, container: Container) -> None:
     name = container.name
     held = draft.cpus.get(name)
     if held and _target(draft, container) < len(held):
@@ -58,7 +58,7 @@ def _shrink(draft: Draft, container: Container) -> None:
         draft.memory[name] = draft.resize_blocks(draft.memory[name], first, draft.asked.memory[name], None)
 
 
-def _grow(draft: Draft, container: Container, affinity: Hint) -> None:
+def _grow(draft: ResizeDraft, container: Container, affinity: Hint) -> None:
     name = container.name
     draft.affinities[name] = affinity
     if _more_cpus(draft, container):
@@ -68,7 +68,7 @@ def _grow(draft: Draft, container: Container, affinity: Hint) -> None:
         draft.memory[name] = draft.resize_blocks(draft.memory[name], first, draft.asked.memory[name], affinity)
 
 
-def _container_affinity(draft: Draft, container: Container) -> Hint:
+def _container_affinity(draft: ResizeDraft, container: Container) -> Hint:
     name = container.name
     held = draft.cpus.get(name, CPUSet())
     blocks = draft.memory.get(name, ())
@@ -83,7 +83,7 @@ def _container_affinity(draft: Draft, container: Container) -> Hint:
     )
 
 
-def _pod_affinity(draft: Draft) -> Hint:
+def _pod_affinity(draft: ResizeDraft) -> Hint:
     """One hint for the pod's total, as at admission, that contains all that the pod holds."""
     pod, asked = draft.pod, draft.asked
     held = union(draft.cpus.values())

@@ -24,7 +24,7 @@ from agent.policy.topology_manager import merge
 
 
 @dataclass(slots=True)
-class Draft:
+class ResizeDraft:
     """One attempt in progress; lives inside one call. floor: what the pod can never lose. asked: its claims at the new size.
 
     bubble, pod_memory: None where it has none.

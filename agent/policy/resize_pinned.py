@@ -24,7 +24,7 @@ from agent.policy.managers import Managers
 from agent.policy.refusal import Refusal, SMTAlignmentError
 from agent.policy.resize_bubble import resize_bubble
 from agent.policy.resize_containers import resize_containers
-from agent.policy.resize_draft import Draft
+from agent.policy.resize_draft import ResizeDraft
 from agent.policy.restore import fresh
 from agent.policy.topology_options import TopologyScope
 
@@ -174,7 +174,7 @@ def _check_bytes(owner: str, wanted: Mapping[str, int], first: Blocks) -> None:
 
 
 def _attempt(managers: Managers, grants: Grants, floor: FirstGrant, asked: Claims, pod: Pod) -> PinnedResize:
-    draft = Draft.of(managers, grants, floor, asked, pod)
+    draft = ResizeDraft.of(managers, grants, floor, asked, pod)
     if draft.bubble is not None or draft.pod_memory is not None:
         resize_bubble(draft)
     else:
@@ -183,7 +183,7 @@ def _attempt(managers: Managers, grants: Grants, floor: FirstGrant, asked: Claim
     return PinnedResize(_commit(grants, draft), draft.affinities)
 
 
-def _commit(grants: Grants, draft: Draft) -> Grants:
+def _commit(grants: Grants, draft: ResizeDraft) -> Grants:
     uid = draft.pod.uid
     cpu = replace(grants.cpu, default=draft.shared)
     memory = replace(grants.memory, machine=draft.machine)

@@ -13,7 +13,7 @@ from agent.model.pod import Container, Pod
 from agent.model.resources import most_at_once
 from agent.model.state import Grants
 from agent.policy import cpu_static, memory_static
-from agent.policy.admission_draft import Draft
+from agent.policy.admission_draft import AdmissionDraft
 from agent.policy.device_hints import NO_HINTS, DeviceHints
 from agent.policy.eligibility import Claims, claims
 from agent.policy.hint_family import Hint
@@ -37,7 +37,7 @@ def admit(managers: Managers, grants: Grants, pod: Pod, devices: DeviceHints = N
     asked = claims(pod, managers.gates)
     if holds(grants, pod.uid):
         return Verdict(True, grants, asked)
-    draft = Draft(managers, pod, grants.cpu.default, grants.memory.machine)
+    draft = AdmissionDraft(managers, pod, grants.cpu.default, grants.memory.machine)
     try:
         if asked.pod_level and managers.effective_scope is TopologyScope.POD:
             admit_pod_level(draft, asked, devices)
@@ -51,7 +51,7 @@ def admit(managers: Managers, grants: Grants, pod: Pod, devices: DeviceHints = N
     return Verdict(True, draft.commit(grants), asked, affinities=draft.affinities, merges=tuple(draft.merges))
 
 
-def _admit_containers(draft: Draft, asked: Claims, devices: DeviceHints) -> None:
+def _admit_containers(draft: AdmissionDraft, asked: Claims, devices: DeviceHints) -> None:
     """Scope container, and policy none: one container after the other, hints after the one before is allocated."""
     message = NO_LOCALITY
     if asked.pod_level:
@@ -70,7 +70,7 @@ def _admit_containers(draft: Draft, asked: Claims, devices: DeviceHints) -> None
         _allocate(draft, container, asked, affinity, devices)
 
 
-def _admit_pod(draft: Draft, asked: Claims, devices: DeviceHints) -> None:
+def _admit_pod(draft: AdmissionDraft, asked: Claims, devices: DeviceHints) -> None:
     """Scope pod: one merged hint for the pod's total, then each container is allocated under it."""
     pod = draft.pod
     total = most_at_once((c.kind, asked.cpus.get(c.name, 0)) for c in pod.containers)
@@ -82,7 +82,7 @@ def _admit_pod(draft: Draft, asked: Claims, devices: DeviceHints) -> None:
         _allocate(draft, container, asked, affinity, devices)
 
 
-def _allocate(draft: Draft, container: Container, asked: Claims, affinity: Hint, devices: DeviceHints) -> None:
+def _allocate(draft: AdmissionDraft, container: Container, asked: Claims, affinity: Hint, devices: DeviceHints) -> None:
     """CPUs, then memory, for one container under its affinity."""
     managers = draft.managers
     count = asked.cpus.get(container.name)

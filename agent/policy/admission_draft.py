@@ -25,7 +25,7 @@ from agent.policy.verdict import MergeStep
 
 
 @dataclass(slots=True)
-class Draft:
+class AdmissionDraft:
     """shared, machine: the shared pool and the memory that are left. bubble, pod_memory: of the pod as a whole.
 
     cpu_reuse, memory_reuse: of init containers that will have finished when the next container starts.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from agent.model.pod import Pod
 from agent.policy import cpu_static
-from agent.policy.admission_draft import Draft
+from agent.policy.admission_draft import AdmissionDraft
 from agent.policy.cpu_assignment import NotEnoughCPUs
 from agent.policy.device_hints import DeviceHints
 from agent.policy.eligibility import Claims
@@ -21,7 +21,7 @@ from agent.policy.refusal import AllocationError, EmptyPodSharedPoolError, Topol
 _REFUSED = "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager"
 
 
-def admit_pod_level(draft: Draft, asked: Claims, devices: DeviceHints) -> None:
+def admit_pod_level(draft: AdmissionDraft, asked: Claims, devices: DeviceHints) -> None:
     """One bubble for the pod's own resources, slices and a shared pool inside it. Raises Refusal."""
     managers, pod = draft.managers, draft.pod
     memory = asked.pod_memory or None
@@ -47,7 +47,7 @@ def admit_pod_level(draft: Draft, asked: Claims, devices: DeviceHints) -> None:
         draft.memory = slice_memory(pod, asked.memory, memory, draft.pod_memory[0].nodes)
 
 
-def _refuse_empty_pool(draft: Draft, asked: Claims) -> None:
+def _refuse_empty_pool(draft: AdmissionDraft, asked: Claims) -> None:
     """Where a strict policy refuses as a lack of alignment what is an empty shared pool in truth: say so."""
     managers, pod = draft.managers, draft.pod
     try:
@@ -65,7 +65,7 @@ def _check_memory_pool(pod: Pod, asked: Claims, memory: Mapping[str, int]) -> No
         check_shared_pool(resource, pod.containers, slices, memory[resource])
 
 
-def _cpu_provider(draft: Draft, asked: Claims) -> ProviderHints:
+def _cpu_provider(draft: AdmissionDraft, asked: Claims) -> ProviderHints:
     if draft.managers.cpu is None or asked.pod_cpus == 0:
         return None
     try:
@@ -75,7 +75,7 @@ def _cpu_provider(draft: Draft, asked: Claims) -> ProviderHints:
     return draft.cpu_provider(asked.pod_cpus)
 
 
-def _memory_provider(draft: Draft, asked: Claims, memory: Mapping[str, int] | None) -> ProviderHints:
+def _memory_provider(draft: AdmissionDraft, asked: Claims, memory: Mapping[str, int] | None) -> ProviderHints:
     if draft.managers.memory is None or memory is None:
         return None
     try:

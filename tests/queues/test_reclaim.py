@@ -125,7 +125,8 @@ def test_the_strategy_is_chosen_by_what_is_held_before_each_victim_goes() -> Non
 def test_the_gate_looks_at_the_reclaimers_own_queue_only() -> None:
     shares = by_name([holds("top", 9, quota=1, fair=1), holds("a", 1, quota=2, fair=3, parent="top", fixed=1)])
     assert can_reclaim(shares, asks("a", 2), OFF).allowed
-    assert not can_reclaim(shares, asks("a", 3), OFF).allowed
+    refused = can_reclaim(shares, asks("a", 3), OFF)
+    assert (refused.allowed, refused.steps[-1].rule) == (False, Rule.CAN_RECLAIM_FAIR_SHARE)
     assert can_reclaim(shares, asks("a", 1, preemptible=False), OFF).allowed
     refused = can_reclaim(shares, asks("a", 2, preemptible=False), OFF)
     assert refused.refusal is not None

@@ -241,8 +241,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _evictable(self) -> Config:
-        beside = (self.sources.kubelet, self.sources.pods, self.sources.apiserver)
-        if self.enforcement.eviction is not None and all(source is None for source in beside):
+        if self.enforcement.eviction is not None and not self.sources.of_kubelet:
             raise ValueError(
                 "enforcement.eviction: only a kubelet's pods can be evicted: configure sources.apiserver, pods or kubelet"
             )

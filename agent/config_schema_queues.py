@@ -84,7 +84,7 @@ class QueuesSection(Section):
 
     objects: files and directories of KAI objects. apiserver: objects of the API server too, reached as sources.apiserver says,
     else as a pod's environment does; apiserverPods: also its pods, for nodes without an agent.
-    total: what there is to divide, such as cpu=64,memory=512Gi; "": what the nodes have. stateDirectory: ""; nothing is kept.
+    total: what there is to divide, such as cpu=64,memory=512Gi; "": what the nodes have. stateDirectory: "" keeps nothing.
     socket: takes reports and questions of local programs; "": none. failOpen: what cannot be judged is admitted.
     ledger: reserve admitted growth until a report shows it. lease: of several replicas one answers; None: there is one.
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.enforcement import Enforcement
 from agent.errors import AgentError, BadInputError
-from agent.formats.explanation import Explanation, explain
+from agent.formats.explanation import Explanation, explain, explain_each
 from agent.formats.manifests import decode_manifests
 from agent.formats.repair_steps import encode_steps
 from agent.formats.status import encode_status
@@ -85,7 +85,7 @@ class ControlMethods:
         raise BadInputError(f"unknown method {method[:40]!r}", hint="agent and command are of different versions")
 
     def _status(self) -> Mapping[str, Any]:
-        problems = [f"{name}: {check.reason}" for name, check in self.board.ready().items() if not check.ok]
+        problems = self.board.problems()
         return encode_status(
             self.keeper.state,
             self.keeper.managers,
@@ -145,7 +145,7 @@ class ControlMethods:
     # --- explain ---
 
     def _explain(self, params: Mapping[str, Any]) -> list[Explanation]:
-        """Of a manifest's pods, one after the other as if each before it had come; or of a pod that is known by name."""
+        """Of a manifest's pods, or of a pod that is known by name."""
         keeper = self.keeper
         if "manifest" not in params:
             pod = self._known(str(params.get("pod", "")))
@@ -155,13 +155,9 @@ class ControlMethods:
         found = decode_manifests(text, str(params.get("file", "manifest")), pod_level_resources=gate)
         if found.problems:
             raise found.problems[0]
-        state = keeper.state
-        answers: list[Explanation] = []
-        hugepages = self.hugepages() if any(asks_for_hugepages(each.pod) for each in found.pods) else None
-        for each in found.pods:
-            answers.append(explain(keeper.managers, keeper.node, state, each.pod, hugepages=hugepages))
-            state = answers[-1].after(state)
-        return answers
+        pods = [each.pod for each in found.pods]
+        hugepages = self.hugepages() if any(map(asks_for_hugepages, pods)) else None
+        return list(explain_each(keeper.managers, keeper.node, keeper.state, pods, hugepages))
 
     def _known(self, name: str) -> Pod:
         refused = self.keeper.refused.get(full_name(name))

@@ -67,6 +67,6 @@ class Faults:
     def summary(self) -> str:
         """The agent in one line."""
         state = self._keeper.state
-        wrong = [f"{name}: {check.reason}" for name, check in self._board.ready().items() if not check.ok]
+        wrong = self._board.problems()
         ready = f"not ready ({printable('; '.join(wrong).replace(chr(10), '; '))})" if wrong else "ready"
         return f"{ready}: {len(state.pods)} pods, {len(self._keeper.refused)} refused, generation {state.generation}"

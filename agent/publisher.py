@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from agent.formats.podresources import Answers, AnswersEncoder
 from agent.keeper import Keeper
 from agent.model.cpuset import CPUSet
-from agent.model.podresources import Passed, PassedDevices
+from agent.model.podresources import PassedDevices
 from agent.model.state import State
 from agent.policy.managers import Managers
 from agent.policy.podresources_view import Shape, podresources_view
@@ -72,7 +72,7 @@ class Publisher:
         )
         if self._reporter is not None:
             self._reporter.look(self._since)
-        wrong = [f"{name}: {check.reason}" for name, check in self._health.ready().items() if not check.ok]
+        wrong = self._health.problems()
         self._board.publish(
             NodeView(
                 keeper.state,
@@ -94,13 +94,10 @@ class Publisher:
             return
         allocatable = managers.cpu.allocatable if managers.cpu is not None else CPUSet()
         pods = [record.pod for record in state.pods.values()]
-        passed = {pod.uid: devices.of(pod.uid, pod.namespace, pod.name) for pod in pods} if devices.pods else _NOTHING
+        passed = {pod.uid: devices.of(pod.uid, pod.namespace, pod.name) for pod in pods} if devices.pods else {}
         view = podresources_view(pods, state.grants, allocatable, self._shape, passed, devices.allocatable)
         self.answers = self._encoder.encode(view)
         self._made_from = (state, managers, devices)
         self._serve(self.answers)
         if self._upstream is not None and (before is None or before[0].pods.keys() != state.pods.keys()):
             self._upstream.look()
-
-
-_NOTHING: Mapping[str, Mapping[str, Passed]] = {}

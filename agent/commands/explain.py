@@ -17,10 +17,11 @@ from agent.config import load
 from agent.config_schema import Config
 from agent.errors import BadInputError
 from agent.formats.documents import MAX_BYTES
-from agent.formats.explanation import explain
+from agent.formats.explanation import explain_each
 from agent.formats.manifests import decode_manifests
 from agent.hugepages_now import free_hugepages_now
 from agent.kube.manifest_directory import SUFFIXES
+from agent.model.pod import Pod
 from agent.model.state import Epoch, State
 from agent.node.archive import open_sysroot
 from agent.node.topology import read_topology
@@ -105,17 +106,19 @@ def _subject(pod: str) -> Mapping[str, Any]:
 
 
 def _offline(files: tuple[str, ...], node: _Node) -> Iterator[Mapping[str, Any]]:
-    state = node.state
+    pods = _pods(files, pod_level_resources=node.managers.gates.pod_level_resources)
+    for answer in explain_each(node.managers, node.capacity, node.state, pods, node.hugepages):
+        yield {"text": answer.text, "json": answer.encoded}
+
+
+def _pods(files: tuple[str, ...], *, pod_level_resources: bool) -> Iterator[Pod]:
     for file in files:
-        found = decode_manifests(_read(Path(file)), file, pod_level_resources=node.managers.gates.pod_level_resources)
+        found = decode_manifests(_read(Path(file)), file, pod_level_resources=pod_level_resources)
         if found.problems:
             raise found.problems[0]
         if not found.pods:
             raise NoPodError(file)
-        for each in found.pods:
-            answer = explain(node.managers, node.capacity, state, each.pod, hugepages=node.hugepages)
-            yield {"text": answer.text, "json": answer.encoded}
-            state = answer.after(state)
+        yield from (each.pod for each in found.pods)
 
 
 def _config(path: Path | None, flags: tuple[str, ...]) -> Config:

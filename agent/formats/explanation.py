@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,3 +75,17 @@ def explain(
     ]
     encoded = {**derivation_format.encode(derivation, verdict.grants, managers.gates), "notes": notes}
     return Explanation(pod, verdict, "\n".join(lines), encoded)
+
+
+def explain_each(
+    managers: Managers,
+    capacity: NodeCapacity,
+    state: State,
+    pods: Iterable[Pod],
+    hugepages: FreeHugepages | None = None,
+) -> Iterator[Explanation]:
+    """Judge pods one after the other, each as if those before it that fit had come."""
+    for pod in pods:
+        explanation = explain(managers, capacity, state, pod, hugepages=hugepages)
+        yield explanation
+        state = explanation.after(state)

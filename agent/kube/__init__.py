@@ -1,1 +1,1 @@
-"""Edge: where pods come from."""
+"""Edge: where pods and queue objects come from, and the API server."""

@@ -42,8 +42,7 @@ class DecisionLog:
         self, before: State, after: State, decisions: Sequence[Decision], managers: Managers, node: NodeCapacity
     ) -> None:
         """Enter one look: decisions led from `before` to `after`."""
-        follow = can_follow(decisions)
-        if not follow:
+        if not can_follow(decisions):
             self._last = None
             return
         ident = f"{after.epoch}/{after.generation}"

@@ -1,4 +1,4 @@
-"""Would a pod be admitted: the API server's checks, the resource managers, free hugepages, node fit, in this order."""
+"""Would a pod be admitted: the API server's checks, the resource managers, node fit, free hugepages, in this order."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def judge(
     devices: PodDevices | None = None,
     amounts: PodAmounts | None = None,
 ) -> Verdict:
-    """Would this pod be admitted now: the API server's checks, the resource managers, node fit, in this order.
+    """Would this pod be admitted now.
 
-    node: None where a kubelet has judged the fit. hugepages: what is really free, judged last and only where its rule is to
-    refuse. devices: what a kubelet has given the pod; None where that is nothing, or not known.
+    node: None where a kubelet has judged the fit. hugepages: what is really free, judged only where its rule is to refuse.
+    devices: what a kubelet has given the pod; None where that is nothing, or not known.
     amounts: kept while many pods are judged.
     """
     gates = managers.gates

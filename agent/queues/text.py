@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from agent.model.queue import RESOURCES, UNLIMITED, QueueShare, QueueShares, ResourceName
+from agent.model.queue import RESOURCES, UNLIMITED, QueueShare, QueueShares, ResourceName, ResourceQuantities
 from agent.queues.derivation import Step
 from agent.queues.fair_share import FairShares
 from agent.queues.quantities import format_amount
@@ -154,36 +154,28 @@ def resize_lines(answer: ResizeAnswer) -> Iterator[str]:
 def reclaim_lines(job: str, proposal: ReclaimProposal) -> Iterator[str]:
     """Who could be reclaimed for a job, why not the others, and the decision."""
     reclaimer = proposal.reclaimer
-    asked = [
-        f"{resource} {format_amount(resource, amount)}"
-        for resource, amount in zip(RESOURCES, reclaimer.resources, strict=True)
-        if amount
-    ]
-    yield f"{job} in queue {reclaimer.queue} asks for {', '.join(asked) or 'nothing'}"
+    yield f"{job} in queue {reclaimer.queue} asks for {_amounts(reclaimer.resources) or 'nothing'}"
     yield "may it reclaim at all: " + ("yes" if proposal.decision.gate.allowed else "no")
     yield from _steps(proposal.decision.gate.steps)
     for name, verdict in proposal.candidates.items():
         yield f"queue {name}: " + ("could give" if verdict.allowed else "gives nothing")
         yield from _steps(verdict.steps)
     for piece in proposal.pieces:
-        given = [
-            f"{resource} {format_amount(resource, amount)}"
-            for resource, amount in zip(RESOURCES, piece.resources, strict=True)
-            if amount
-        ]
-        yield f"victim: {piece.job.name} of queue {piece.job.queue}, {', '.join(given)}"
-    missing = [
-        f"{resource} {format_amount(resource, amount)}"
-        for resource, amount in zip(RESOURCES, proposal.lacking, strict=True)
-        if amount
-    ]
+        yield f"victim: {piece.job.name} of queue {piece.job.queue}, {_amounts(piece.resources)}"
     yield from _steps(proposal.decision.steps[len(proposal.decision.gate.steps) :])
     for back in proposal.decision.take_backs:
         yield f"warning: queue {back.queue} could take back at once ({back.kind}, by {', '.join(dict.fromkeys(back.by))})"
     if proposal.possible:
         yield "decision: it fits without victims" if not proposal.pieces else "decision: reclaim"
     else:
-        yield "decision: no" + (f"; still missing: {', '.join(missing)}" if missing else "")
+        missing = _amounts(proposal.lacking)
+        yield "decision: no" + (f"; still missing: {missing}" if missing else "")
+
+
+def _amounts(amounts: ResourceQuantities) -> str:
+    """Of which resource how much; nothing of those of which there is none."""
+    given = [(name, amount) for name, amount in zip(RESOURCES, amounts, strict=True) if amount]
+    return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in given)
 
 
 def simulation_lines(tree: QueueTree, outcome: Outcome, take_backs: Mapping[str, int]) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Edge: what others call. PodResources, HTTP, control socket."""
+"""Edge: what others call (PodResources, node service, HTTP, control socket, queue API and webhook), and clients of these."""

@@ -1,4 +1,4 @@
-"""Whether the agent lives and is ready, as named checks, and how those are whom it listens to."""
+"""Whether the agent lives and is ready, as named checks, and whether its pod sources can be read."""
 
 from __future__ import annotations
 
@@ -52,6 +52,10 @@ class HealthBoard:
     def live(self) -> Mapping[str, Check]:
         """The checks of liveness."""
         return {name: probe() for name, (probe, live) in self._probes.items() if live}
+
+    def problems(self) -> tuple[str, ...]:
+        """What keeps it from being ready, each as "check: reason"."""
+        return tuple(f"{name}: {check.reason}" for name, check in self.ready().items() if not check.ok)
 
     def is_ready(self) -> bool:
         """Whether every check is fine."""

@@ -29,7 +29,7 @@ from agent.server_config import endpoints, http_tls, node_access
 from agent.source_config import node_name
 
 if TYPE_CHECKING:
-    from agent.serve.gauges import Observed
+    from agent.serve.gauges import GaugedNode
     from agent.serve.node_service import NodeService
     from agent.serve.podresources_upstream import Upstream
 
@@ -119,12 +119,12 @@ class Serving:
         http.start()
         stack.callback(http.stop)
 
-    def _observed(self, daemon: Daemon, service: NodeService | None) -> Observed:
+    def _observed(self, daemon: Daemon, service: NodeService | None) -> GaugedNode:
         """What the gauges are computed from, now."""
-        from agent.serve.gauges import Observed
+        from agent.serve.gauges import GaugedNode
 
         keeper = self._keeper
-        return Observed(
+        return GaugedNode(
             keeper.state,
             keeper.managers.machine,
             self._board.is_ready(),

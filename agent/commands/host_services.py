@@ -17,7 +17,7 @@ from agent.log import printable
 from agent.model.cpuset import CPUSet
 from agent.node import drop_in_files
 from agent.node.cgroup import detect
-from agent.node.drop_in_files import Change, Verb
+from agent.node.drop_in_files import FileChange, Verb
 from agent.node.topology import read_topology
 from agent.node_config import manager_config
 from agent.policy.managers import start
@@ -99,7 +99,7 @@ def host_cpus(config: Config, *, shared: bool) -> tuple[CPUSet, list[str]]:
     return cpus, notes
 
 
-def next_commands(changes: Sequence[Change], config: Config) -> list[str]:
+def next_commands(changes: Sequence[FileChange], config: Config) -> list[str]:
     """What makes these changes count, as root.
 
     A unit that lost its drop-in is widened by hand: systemd then asks for an empty cpuset, which the kernel refuses as long as
@@ -118,11 +118,11 @@ def next_commands(changes: Sequence[Change], config: Config) -> list[str]:
     return ["systemctl daemon-reload", *(f"echo {online} > {group}" for group in narrowed)]
 
 
-def _is_of_v1(change: Change) -> bool:
+def _is_of_v1(change: FileChange) -> bool:
     return change.path.parent.name == "system.conf.d"
 
 
-def render(changes: Sequence[Change], after: Sequence[str], *, done: bool) -> Iterator[str]:
+def render(changes: Sequence[FileChange], after: Sequence[str], *, done: bool) -> Iterator[str]:
     """The changes as lines for people, each file with what it says. after: `next_commands`."""
     count = sum(change.verb is not Verb.KEEP for change in changes)
     for change in changes:

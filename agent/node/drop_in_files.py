@@ -33,7 +33,7 @@ class Verb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """One file. content: what it shall say; "" where it is removed."""
 
     path: Path
@@ -43,23 +43,23 @@ class Change:
 
 def plan(
     directory: Path, wanted: Mapping[PurePosixPath, str], every_path: Iterable[PurePosixPath], mark: str
-) -> tuple[Change, ...]:
+) -> tuple[FileChange, ...]:
     """What has to change so that of `every_path` exactly `wanted` is there. directory: /etc/systemd. Raises DropInError."""
-    changes: list[Change] = []
+    changes: list[FileChange] = []
     for name in sorted({*every_path, *wanted}):
         path = directory / name
         here, content = _read(path, mark), wanted.get(name)
         if content is None:
             if here is not None:
-                changes.append(Change(path, Verb.REMOVE))
+                changes.append(FileChange(path, Verb.REMOVE))
         elif here is None:
-            changes.append(Change(path, Verb.WRITE, content))
+            changes.append(FileChange(path, Verb.WRITE, content))
         else:
-            changes.append(Change(path, Verb.KEEP if here == content else Verb.REPLACE, content))
+            changes.append(FileChange(path, Verb.KEEP if here == content else Verb.REPLACE, content))
     return tuple(changes)
 
 
-def apply(changes: Iterable[Change], files: FileOps | None = None) -> None:
+def apply(changes: Iterable[FileChange], files: FileOps | None = None) -> None:
     """Make the changes, durable when it returns; one that was cut off can be done again. Raises DropInError."""
     files = files or FileOps()
     for change in changes:

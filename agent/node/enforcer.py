@@ -21,7 +21,7 @@ Find = Callable[[], Mapping[CgroupKey, PurePosixPath]]
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class CgroupsNow:
     """groups: what every cgroup says now. drift: what somebody else changed since we wrote it.
 
     unreadable: cgroups that are there and could not be read, with the reason.
@@ -52,7 +52,7 @@ class Enforcer(Protocol):
     @property
     def name(self) -> str: ...
 
-    def observe(self) -> Observation:
+    def observe(self) -> CgroupsNow:
         """Look at every cgroup that containers run in. Raises CgroupError where the hierarchy itself cannot be read."""
 
     def apply(self, plan: PinPlan) -> Applied:
@@ -70,8 +70,8 @@ class ObserveOnly:
 
     name = "none"
 
-    def observe(self) -> Observation:
-        return Observation()
+    def observe(self) -> CgroupsNow:
+        return CgroupsNow()
 
     def apply(self, plan: PinPlan) -> Applied:
         return Applied()
@@ -115,7 +115,7 @@ class CgroupEnforcer:
         self._groups: Mapping[CgroupKey, PurePosixPath] = {}
         self._written: dict[CgroupKey, Settings] = {}
 
-    def observe(self) -> Observation:
+    def observe(self) -> CgroupsNow:
         groups = self._find()
         # A restarted container has another group under the same key: what was written went to the one before.
         self._written = {key: told for key, told in self._written.items() if groups.get(key) == self._groups.get(key)}
@@ -129,7 +129,7 @@ class CgroupEnforcer:
                 continue
             except AgentError as error:
                 unreadable[key] = error
-        return Observation(seen, drift(self._written, seen), unreadable)
+        return CgroupsNow(seen, drift(self._written, seen), unreadable)
 
     def apply(self, plan: PinPlan) -> Applied:
         started = last = self._clock()

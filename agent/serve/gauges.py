@@ -23,7 +23,7 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class GaugedNode:
     """What the gauges are computed from: the state in force, the machine it is about, whether the agent is ready.
 
     sources: whoever the agent listens to, by name. refused: pods that are wanted here and were refused. mispinned: cgroups
@@ -41,7 +41,7 @@ class Observed:
     misaligned: int = 0
 
 
-def kubelet_gauges(observed: Observed) -> Iterator[Metric]:
+def kubelet_gauges(observed: GaugedNode) -> Iterator[Metric]:
     """The gauges of the kubelet's CPU manager and of its pods' resizes."""
     state, machine = observed.state, observed.machine
     static = state.policy.cpu_policy == "static"
@@ -77,7 +77,7 @@ def kubelet_gauges(observed: Observed) -> Iterator[Metric]:
     )
 
 
-def own_gauges(observed: Observed) -> Iterator[Metric]:
+def own_gauges(observed: GaugedNode) -> Iterator[Metric]:
     """What the node holds, per NUMA node and in all."""
     state = observed.state
     grants, records = state.grants, state.pods.values()
@@ -143,7 +143,7 @@ def _sources(sources: Mapping[str, SourceHealth]) -> Iterator[Metric]:
     yield gauge("pinfold_source_age_seconds", "Time since a pod source's last sign of life.", ages)
 
 
-def _numa_cpus(observed: Observed, held: CPUSet) -> Iterator[tuple[Labels, float]]:
+def _numa_cpus(observed: GaugedNode, held: CPUSet) -> Iterator[tuple[Labels, float]]:
     reserved = observed.state.policy.reserved_cpus - held
     for node, mask in observed.machine.topology.numa_masks.items():
         cpus = CPUSet(mask)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from agent.serve.gauges import Labels, Observed, kubelet_gauges, own_gauges
+from agent.serve.gauges import GaugedNode, Labels, kubelet_gauges, own_gauges
 from agent.serve.podresources import CallKind
 from agent.serve.series import Histogram, LabelValues, Series, Tally
 
@@ -25,7 +25,7 @@ class NodeCollector(Collector):
 
     def __init__(
         self,
-        observe: Callable[[], Observed],
+        observe: Callable[[], GaugedNode],
         tally: Tally,
         calls: Callable[[], Mapping[CallKind, int]],
         *,

@@ -23,7 +23,7 @@ KEPT_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class KeptChange:
     """One event for those who have seen the one before. number: counts from 1 in this process. event: serialised."""
 
     number: int
@@ -47,7 +47,7 @@ class NodeFeed:
 
     def __init__(self, name: str, kept: int = KEPT_CHANGES) -> None:
         self._name = name
-        self._changes: deque[Change] = deque(maxlen=kept)
+        self._changes: deque[KeptChange] = deque(maxlen=kept)
         self._bytes = 0  # of their events
         self._pods: dict[str, _Made] = {}
         self._node = v1.NodeState()
@@ -82,9 +82,9 @@ class NodeFeed:
             order=list(self._pods) if moved else (),
         )
         self._number += 1
-        self._keep(Change(self._number, self.position, event.SerializeToString()))
+        self._keep(KeptChange(self._number, self.position, event.SerializeToString()))
 
-    def _keep(self, change: Change) -> None:
+    def _keep(self, change: KeptChange) -> None:
         """As the newest; the oldest go where there are too many, or too large ones."""
         changes = self._changes
         self._bytes += len(change.event)
@@ -122,7 +122,7 @@ class NodeFeed:
         self._take_over()
         return next((change.number for change in self._changes if change.position == position), None)
 
-    def after(self, number: int) -> Change | None:
+    def after(self, number: int) -> KeptChange | None:
         """The change that follows, None where it is not kept any more. There must be one."""
         self._take_over()
         first = self._changes[0].number

@@ -13,7 +13,7 @@ from agent.model.cpuset import CPUSet
 from agent.model.state import CPUState, Grants
 from agent.node.cgroup import Hierarchy, detect
 from agent.node.cgroup_errors import NotEffectiveError, OutOfRangeError
-from agent.node.enforcer import Applied, CgroupEnforcer, Enforcer, Observation, ObserveOnly
+from agent.node.enforcer import Applied, CgroupEnforcer, CgroupsNow, Enforcer, ObserveOnly
 from agent.node.exec_cgroups import ExecCgroups
 from agent.policy.cgroup_intents import Rules, intent
 from agent.policy.cgroup_names import CgroupKey, CgroupNameError, ContainerCgroup, PodCgroup
@@ -174,7 +174,7 @@ def test_an_unreadable_group_does_not_hide_the_others(
 
 def test_backend_none_looks_at_nothing_and_writes_nothing() -> None:
     enforcer: Enforcer = ObserveOnly()
-    assert enforcer.observe() == Observation()
+    assert enforcer.observe() == CgroupsNow()
     assert enforcer.apply(PinPlan()) == Applied()
 
 

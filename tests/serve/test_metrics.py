@@ -32,7 +32,7 @@ from agent.model.state import (
     State,
 )
 from agent.serve.exposition import CONTENT_TYPE, metrics_route, write_metrics
-from agent.serve.gauges import Observed, gauge
+from agent.serve.gauges import GaugedNode, gauge
 from agent.serve.http_messages import Request
 from agent.serve.metrics import NodeCollector
 from agent.serve.podresources import CallKind
@@ -70,7 +70,7 @@ def scrape(
     registry = CollectorRegistry()
     registry.register(
         NodeCollector(
-            lambda: Observed(observed, machine, True),
+            lambda: GaugedNode(observed, machine, True),
             tally or Tally(),
             lambda: calls or {},
             kubelet_names=kubelet_names,

@@ -18,7 +18,7 @@ def resize_bubble(draft: ResizeDraft) -> None:
     affinity = _affinity(draft) if _grows(draft) else None
     if affinity is not None:
         draft.affinities = {container.name: affinity for container in draft.pod.containers}
-    if draft.bubble is not None:
+    if draft.bubble is not None and not draft.keeps_cpus:
         _resize_cpus(draft, draft.bubble, affinity)
     if draft.pod_memory is not None:
         _resize_memory(draft, draft.pod_memory, affinity)

@@ -33,7 +33,7 @@ def _target(draft: ResizeDraft, container: Container) -> int:
 
 def _more_cpus(draft: ResizeDraft, container: Container) -> int:
     held = draft.cpus.get(container.name)
-    return max(_target(draft, container) - len(held), 0) if held else 0
+    return max(_target(draft, container) - len(held), 0) if held and not draft.keeps_cpus else 0
 
 
 def _more_memory(draft: ResizeDraft, container: Container) -> bool:
@@ -43,14 +43,16 @@ def _more_memory(draft: ResizeDraft, container: Container) -> bool:
 
 
 def _less_memory(draft: ResizeDraft, container: Container) -> bool:
-    wanted = draft.asked.memory.get(container.name, {})
+    wanted = draft.asked.memory.get(container.name)
+    if wanted is None:  # under the gates or the scope of now it would get none of its own, and keeps what it was given
+        return False
     return any(size > wanted.get(kind, 0) for kind, size in bytes_of(draft.memory, container.name).items())
 
 
 def _shrink(draft: ResizeDraft, container: Container) -> None:
     name = container.name
     held = draft.cpus.get(name)
-    if held and _target(draft, container) < len(held):
+    if held and not draft.keeps_cpus and _target(draft, container) < len(held):
         draft.cpus[name] = draft.shrunk(held, draft.floor.cpus.get(name, CPUSet()), _target(draft, container))
         draft.give_back(held)
     if _less_memory(draft, container):

@@ -68,6 +68,11 @@ class ResizeDraft:
 
     # --- CPUs ---
 
+    @property
+    def keeps_cpus(self) -> bool:
+        """Whether its CPUs stay as they are: with the policy `none` nobody can choose others."""
+        return self.managers.cpu is None
+
     def shrunk(self, held: CPUSet, first: CPUSet, total: int) -> CPUSet:
         """A smaller set; what it loses is not given back yet."""
         assert self.managers.cpu is not None

@@ -115,6 +115,8 @@ def _check_first_admission(
             target = asked.cpus.get(name, 0)
             if held or target:
                 _check_cpus(managers.cpu, f'container "{name}"', target, held, floor.cpus.get(name, CPUSet()))
+    else:
+        _check_kept_cpus(grants, was, asked, pod)
     if managers.memory is not None:
         if pod.uid in grants.memory.pod_entries:
             _check_bytes(f"pod {pod.name}", asked.pod_memory or {}, floor.pod_memory or ())
@@ -122,6 +124,20 @@ def _check_first_admission(
             if container.name in was.memory:
                 wanted = asked.memory.get(container.name, {})
                 _check_bytes(f'container "{container.name}"', wanted, floor.memory.get(container.name, ()))
+
+
+def _check_kept_cpus(grants: Grants, was: Claims, asked: Claims, pod: Pod) -> None:
+    """Refuse other numbers of CPUs where the policy is `none` by now: what the pod was given stays."""
+    bubble = grants.cpu.pod_entries.get(pod.uid, CPUSet())
+    held = union([bubble, *grants.cpu.entries.get(pod.uid, {}).values()])
+    if held and (was.cpus, was.pod_cpus) != (asked.cpus, asked.pod_cpus):
+        raise PinnedResizeRefusal(
+            f"Resize is infeasible: pod {pod.name} keeps the exclusive CPUs {held} until it ends; "
+            "cpuManagerPolicy none gives and takes none",
+            never=True,
+            detail="cpu_manager_policy_none",
+            hint="create the pod anew, or configure cpuManagerPolicy static again",
+        )
 
 
 def resizable(pod: Pod) -> list[Container]:

@@ -42,7 +42,7 @@ from agent.policy.occupancy import Origin
 from agent.publisher import Publisher
 from agent.reporting import Reporter
 from agent.serve.board import NodeBoard
-from agent.serve.gauges import Observed
+from agent.serve.gauges import GaugedNode
 from agent.serve.health import HealthBoard
 from agent.serve.metrics import NodeCollector
 from agent.serve.node_feed import NodeFeed
@@ -392,8 +392,8 @@ def counting() -> Iterator[_Lines]:
         logger.setLevel(kept[1])
 
 
-def _observed(keeper: Keeper, board: HealthBoard) -> Observed:
-    return Observed(keeper.state, keeper.managers.machine, board.is_ready(), {}, refused=len(keeper.refused))
+def _observed(keeper: Keeper, board: HealthBoard) -> GaugedNode:
+    return GaugedNode(keeper.state, keeper.managers.machine, board.is_ready(), {}, refused=len(keeper.refused))
 
 
 def _unread(answers: Answers) -> None:

@@ -63,6 +63,7 @@ def test_a_pod_is_placed_once_its_devices_are_told() -> None:
     mark = here.plan.state.pods["a"].unplaced
     assert mark is not None
     assert (mark.reason, mark.message) == (DEVICES_AWAITED, f"waits for the kubelet to tell its devices: {GPU}")
+    assert here.plan.decisions == (Decision(Event.WAITING, asking(), mark.reason, mark.message),)
     before = here.plan.state
     assert here.look(told(), asking(), now=101.0) == []
     assert here.plan.state is before
@@ -238,6 +239,12 @@ def test_a_device_on_node_0_is_elsewhere_for_cpus_on_node_1_whoever_was_looked_a
     assert {uid: mark.message for uid, mark in marked.items()} == {
         "a": f"container app: 1 of {GPU} on NUMA node 0, its CPUs on 1"
     }
+
+
+def test_an_admission_says_what_devices_the_pod_had() -> None:
+    here = Node()
+    assert here.look(told(1), asking()) == [Event.ADMITTED]
+    assert here.plan.decisions[0].devices == told(1).of("a")
 
 
 def test_a_decision_of_another_pod_says_nothing_of_devices() -> None:

@@ -98,6 +98,8 @@ def look(rule: FreeHugepagesRule | None, *mib: int) -> Plan:
 def test_by_rule_such_a_pod_is_admitted_admitted_with_a_warning_or_refused() -> None:
     [silent] = look(None).decisions
     assert (silent.event, silent.reason) == (Event.ADMITTED, "")
+    [ignored] = look(FreeHugepagesRule.IGNORE, 0, 1024).decisions
+    assert (ignored.event, ignored.reason, ignored.message) == (Event.ADMITTED, "", "")
     [warned] = look(FreeHugepagesRule.WARN, 0, 1024).decisions
     assert (warned.event, warned.reason) == (Event.ADMITTED, "HugepagesInUse")
     assert "requested=536870912, really free=0 on NUMA nodes 0" in warned.message

@@ -14,7 +14,7 @@ from agent.model.quantity import Quantity
 from agent.policy.judgement import judge
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Wanted
-from agent.policy.restore import refit
+from agent.policy.restore import fresh, refit
 from tests.nodes import named, node
 from tests.pods import app, guaranteed
 from tests.policy.cpu_machines import regular
@@ -76,11 +76,52 @@ def test_another_pod_under_a_name_waits_until_the_one_before_has_ended() -> None
     assert here.cpus == "other/app=1-4 shared=0,5-7"
 
 
+def test_a_pod_that_waits_is_told_for_whom_and_tried_once_that_one_is_gone_however_it_went() -> None:
+    here = Node()
+    here.look(A)
+    other = replace(named("a", guaranteed("4")), uid="other")
+    here.look(other, alive=frozenset({("a", "app")}))
+    refused = here.refused["default/a"]
+    assert (refused.reason, refused.message) == ("Waiting", "waits until the pod before it has ended (uid a)")
+    here.state = replace(here.state, pods={}, manifest_uids={}, grants=fresh(here.managers))  # by no look
+    assert here.look(other) == "admitted a"
+
+
 def test_two_pods_of_one_uid_are_told_apart_by_name() -> None:
     here = Node()
     twin = replace(named("b", guaranteed("1")), uid="a")
     assert here.look(A, twin) == "admitted a, refused b"
     assert here.refused["default/b"].reason == "DuplicateUID"
+    assert here.look(A, twin) == "", "said once"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(Wanted(C, terminal=True), id="has ended for good"),
+        pytest.param(Wanted(replace(C, uid="other")), id="waits for another one of its name"),
+        pytest.param(Wanted(replace(B, uid="a")), id="has the uid of another"),
+        pytest.param(Wanted(A), id="is here"),
+        pytest.param(Wanted(replace(A, uid="heir")), id="waits for the pod before it"),
+        pytest.param(Wanted(C), id="was refused already"),
+    ],
+)
+def test_who_is_listed_after_a_pod_that_is_not_tried_is_tried(before: Wanted) -> None:
+    here = Node()
+    first = (A, named("x", guaranteed("3")), C)
+    assert here.look(*first) == "admitted a, admitted x, refused c"
+    later = named("later", guaranteed("2"))
+    assert "admitted later" in here.look(*first[:2], before, later, alive=frozenset({("a", "app"), ("x", "app")}))
+
+
+def test_what_was_refused_is_not_tried_again_while_nothing_is_known_to_have_changed() -> None:
+    here = Node()
+    here.look(A, B, C)
+    before = here.refused["default/c"]
+    here.managers = node(regular(16))
+    here.state = replace(here.state, grants=refit(here.managers, here.state.grants))
+    assert here.look(A, B, C) == ""
+    assert here.refused["default/c"] is before
 
 
 def test_reasons_that_take_turns_are_said_once_each_and_shown_each_time() -> None:

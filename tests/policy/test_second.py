@@ -60,6 +60,9 @@ def test_a_pod_that_does_not_fit_runs_in_the_shared_pool_with_its_reason() -> No
     assert mark is not None
     assert mark.reason == "UnexpectedAdmissionError"
     assert "requested=4, available=2" in mark.message
+    unplaced = here.last[1]
+    assert unplaced.reason == mark.reason
+    assert mark.message == f"{unplaced.message} ({unplaced.hint})"
     assert here.cpus == "a/app=1-5 shared=0,6-7"
 
 
@@ -104,6 +107,13 @@ def test_a_terminating_pod_keeps_its_cpus_until_the_source_has_let_it_go_and_its
     assert here.look(alive="a") == []
     assert here.cpus == "a/app=1-2 shared=0,3-7"
     assert here.look() == [(Event.RELEASED, "a")]
+
+
+def test_a_pod_that_is_terminating_when_it_is_seen_first_holds_what_it_was_given_until_it_has_ended() -> None:
+    here = Node()
+    assert here.look(listed("a", "2", running="app", deleted="2026-01-01T00:00:00Z")) == [(Event.ADMITTED, "a")]
+    assert here.state.pods["a"].phase is PodPhase.TERMINATING
+    assert here.cpus == "a/app=1-2 shared=0,3-7"
 
 
 def test_a_pod_that_a_listing_left_out_and_that_still_runs_goes_on_when_it_is_listed_again() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from agent.model.state import PodPhase
 from agent.policy.observation import Wanted
 from agent.policy.plan import start_container
 from tests.nodes import node
 from tests.policy.cpu_machines import regular
-from tests.policy.looking import A, Node, nameless
+from tests.policy.looking import A, B, Node, nameless
 
 
 def test_the_last_pods_cpus_return_without_any_other_event() -> None:
@@ -33,6 +35,30 @@ def test_a_silent_source_releases_nothing_and_a_source_that_lists_nothing_does()
     here.look(A)
     assert here.look(silent_sources=frozenset({"manifests"})) == ""
     assert here.cpus == "a/app=1-2 shared=0,3-7"
+    assert here.look() == "released a"
+
+
+def test_what_a_silent_source_was_last_heard_to_say_changes_nothing() -> None:
+    here = Node()
+    here.look(Wanted(A, fingerprint="one"))
+    before = here.state
+    seen: dict[str, Any] = {"silent_sources": frozenset({"manifests"}), "cgroups_seen": True}
+    assert here.look(Wanted(A, fingerprint="two"), **seen) == ""
+    assert here.state is before
+
+
+def test_a_pod_of_which_nobody_speaks_keeps_no_other_here() -> None:
+    here = Node()
+    here.look(Wanted(A, "apiserver"), B)
+    assert here.look(silent_sources=frozenset({"apiserver"})) == "released b"
+    assert here.cpus == "a/app=1-2 shared=0,3-7"
+
+
+def test_a_pod_that_another_source_speaks_for_is_that_sources_from_then_on() -> None:
+    here = Node()
+    here.look(Wanted(A, "apiserver"))
+    assert here.look(A, silent_sources=frozenset({"apiserver"})) == ""
+    assert here.state.pods["a"].source == "manifests"
     assert here.look() == "released a"
 
 

@@ -41,6 +41,7 @@ def test_a_resize_that_fits_is_allocated_then_in_progress_then_done() -> None:
     node.want(BU)
     decisions = node.want(sizes(BU, "cpu=150m memory=32Mi", "cpu=400m memory=64Mi"))
     assert said(decisions) == ["resize-requested", "resize-started"]
+    assert decisions[0].before == BU
     sizes_text = (
         '{"containers":[{"name":"app","resources":{"limits":{"cpu":"400m","memory":"64Mi"},'
         '"requests":{"cpu":"150m","memory":"32Mi"}}}],"generation":2}'
@@ -66,6 +67,7 @@ def test_what_does_not_fit_now_is_deferred_with_the_shortfall_and_taken_up_when_
     assert json.loads(decisions[1].message.partition(": ")[2])["error"] == OUT_OF_CPU
     assert node.conditions("bu") == [PodCondition("PodResizePending", "True", "Deferred", OUT_OF_CPU)]
     assert node.record("bu").resize.shortfall == (Shortfall("cpu", 700),)
+    assert node.record("bu").resize.since_seconds == node.now
     assert spelt(effective_requests(node.record("bu"))) == "cpu=1 memory=32Mi", "charged at its target"
     assert node.look() == []
     decisions = node.end("gu")
@@ -176,7 +178,9 @@ def test_a_refused_resize_is_not_applied_by_a_restart_and_ends_when_it_is_withdr
     assert node.restart() == []
     assert node.state is before
     assert spelt(effective_requests(node.record("p"))) == "cpu=1 memory=1Gi", "an Infeasible target is not charged"
-    assert said(node.want(pod)) == ["resize-withdrawn"]
+    (withdrawn,) = node.want(pod)
+    assert withdrawn.event is Event.RESIZE_WITHDRAWN
+    assert withdrawn.message == "the manifest asks for what is allocated again"
     assert node.record("p").resize.state is ResizeState.NONE
     assert node.record("p").resize.generation == 3
 

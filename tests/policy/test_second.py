@@ -13,7 +13,7 @@ from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Decision, Event, Observation, Wanted
 from agent.policy.plan import decide
 from agent.policy.restore import fresh
-from tests.nodes import cpus_of, named, node
+from tests.nodes import cpus_of, memory_of, named, node
 from tests.pods import amounts, app, guaranteed, init
 from tests.policy.cpu_machines import regular
 from tests.states import EPOCH
@@ -104,6 +104,7 @@ def test_a_terminating_pod_keeps_its_cpus_until_the_source_has_let_it_go_and_its
     here.look(listed("a", "2", running="app"))
     assert here.state.pods["a"].phase is PodPhase.RUNNING
     assert here.look(listed("a", "2", deleted="2026-01-01T00:00:00Z")) == [(Event.TERMINATING, "a")]
+    assert here.last[0].message == "keeps what it holds until its containers have stopped"
     assert here.look(alive="a") == []
     assert here.cpus == "a/app=1-2 shared=0,3-7"
     assert here.look() == [(Event.RELEASED, "a")]
@@ -191,3 +192,14 @@ def test_memory_of_init_containers_is_free_once_a_later_container_runs() -> None
     here.look(Wanted(pod, "kubelet", running="app"))
     assert set(here.state.grants.memory.entries["a"]) == {"app"}
     assert here.look(Wanted(pod, "kubelet", running="app")) == []
+
+
+def test_memory_of_an_ended_init_container_goes_to_a_pod_that_waits_for_it_at_the_same_look() -> None:
+    here = Node(node(regular(8), memory_policy="Static", memory_gib=8))
+    sizes = "cpu=1 memory=5Gi"
+    first = Wanted(named("a", init(sizes, sizes), guaranteed("1", "2Gi")), "kubelet")
+    second = Wanted(named("b", guaranteed("1", "4Gi")), "kubelet")
+    assert here.look(first, second) == [(Event.ADMITTED, "a"), (Event.UNPLACED, "b")]
+    assert here.look(replace(first, running="init"), second) == []
+    assert here.look(replace(first, running="app"), second) == [(Event.PLACED, "b")]
+    assert memory_of(here.state.grants, "b") == "app=4@0"

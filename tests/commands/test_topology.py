@@ -74,6 +74,6 @@ def test_a_wrong_sysroot_is_named_with_what_to_do(
 
 def test_an_error_comes_with_a_hint(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert (
-        "hint:  give --sysroot the directory (or archive) that holds sys/ and proc/"
+        "hint:  give --sysroot (for an agent: node.root) the directory (or archive) that holds sys/ and proc/"
         in run(capsys, "--sysroot", str(tmp_path))[2]
     )

@@ -177,6 +177,8 @@ class Daemon:
             elif message is Message.MACHINE:
                 self._see_machine()
             now = time.monotonic()
+            source_due = min(source_due, now + self.periods.source)  # a reload may have made them shorter
+            enforcement_due = min(enforcement_due, now + self.periods.enforcement)
             if now >= min(source_due, enforcement_due) or isinstance(message, Message):
                 self._turn(enforce=now >= enforcement_due)
                 if now >= enforcement_due:

@@ -79,6 +79,7 @@ class Observing:
 
     def look(self, listing: Listing) -> Observation:
         """Everything as it is now. Raises CgroupError."""
+        self._quiet = None  # until this look has come to its end
         self._tell_problems(listing)
         self._listing = listing
         if listing.readable:

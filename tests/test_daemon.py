@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -191,6 +192,19 @@ def test_sighup_applies_what_can_change_live_and_names_what_needs_a_restart(tmp_
         assert refused["reason"] == "SMTAlignmentError"
         assert '"needs a restart"' in agent.log()
         assert '"state"' in agent.log()
+
+
+def test_shorter_periods_count_from_the_reload_on(tmp_path: Path) -> None:
+    def looking_every(seconds: float) -> dict[str, Any]:
+        manifests = {"path": str(tmp_path / "manifests"), "periodSeconds": seconds}
+        return {"sources": {"manifests": manifests}, "enforcement": {"backend": "none", "periodSeconds": seconds}}
+
+    with running(tmp_path, **looking_every(3600.0)) as agent:
+        agent.config |= looking_every(0.05)
+        agent.write_config()
+        agent.control.call("reload", {})
+        agent.manifest("a", pod_text("a", "2"))
+        agent.until_pod("a")
 
 
 def test_a_reload_with_a_wrong_configuration_keeps_the_one_in_force(tmp_path: Path) -> None:

@@ -137,6 +137,14 @@ def test_a_wait_has_an_end(later: float) -> None:
     assert len(here.cpus) == 2
 
 
+def test_a_pod_that_still_waits_for_its_devices_holds_up_no_other() -> None:
+    here = Node()
+    pods = (asking(), replace(asking(), name="b", uid="b"))
+    assert here.look(told(), *pods) == [Event.WAITING, Event.WAITING]
+    assert here.look(told(1, uid="b"), *pods, now=101.0) == [Event.PLACED]
+    assert list(here.plan.state.grants.cpu.entries) == ["b"]
+
+
 def test_a_pod_that_does_not_fit_where_its_devices_are_is_said_to_be_unplaced() -> None:
     here = Node()
     here.look(told(1, uid="other"), replace(named("other", app("cpu=8 memory=1Gi", "cpu=8 memory=1Gi"))))
@@ -144,7 +152,11 @@ def test_a_pod_that_does_not_fit_where_its_devices_are_is_said_to_be_unplaced() 
     other = named("other", app("cpu=8 memory=1Gi", "cpu=8 memory=1Gi"))
     here.look(told(), other, asking())
     assert here.look(told(1), other, asking()) == [Event.UNPLACED]
-    assert here.plan.decisions[0].reason == "TopologyAffinityError"
+    (unplaced,) = here.plan.decisions
+    mark = here.plan.state.pods["a"].unplaced
+    assert mark is not None
+    assert (unplaced.pod.uid, unplaced.reason, mark.reason) == ("a", "TopologyAffinityError", "TopologyAffinityError")
+    assert mark.message == f"{unplaced.message} ({unplaced.hint})"
     assert [event.reason for event in PodEvents(first).look(here.plan.state)] == ["Unplaced"]
     assert here.look(told(1), asking()) == [Event.RELEASED, Event.PLACED]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from agent.model.state import PodPhase
-from agent.policy.observation import Wanted
-from agent.policy.plan import start_container
+from agent.policy.observation import Observation, Wanted
+from agent.policy.plan import decide, start_container
 from tests.nodes import node
 from tests.policy.cpu_machines import regular
 from tests.policy.looking import A, B, Node, nameless
@@ -24,7 +24,10 @@ def test_the_last_pods_cpus_return_without_any_other_event() -> None:
 def test_a_pod_keeps_its_grant_until_its_containers_have_stopped() -> None:
     here = Node()
     here.look(A)
-    assert here.look(alive=frozenset({("a", "app")})) == "terminating a"
+    seen = Observation(alive=frozenset({("a", "app")}))
+    (terminating,) = decide(here.managers, here.room, here.state, seen, {}).decisions
+    assert terminating.message == "waits for its containers to stop"
+    assert here.look(alive=seen.alive) == "terminating a"
     assert here.look(alive=frozenset({("a", "app")})) == ""
     assert (here.state.pods["a"].phase, here.cpus) == (PodPhase.TERMINATING, "a/app=1-2 shared=0,3-7")
     assert here.look() == "released a"

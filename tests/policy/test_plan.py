@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agent.model.pod import Pod
 from agent.model.quantity import Quantity
+from agent.model.state import Affinity, FirstGrant, PodPhase
 from agent.policy.judgement import judge
 from agent.policy.node_fit import NodeCapacity
 from agent.policy.plan import start_container
@@ -29,6 +30,14 @@ def test_pods_come_in_the_order_of_their_source() -> None:
     assert here.state.generation == 1
 
 
+def test_a_record_says_where_the_pod_was_aligned_and_what_it_got_first() -> None:
+    here = Node(node(regular(8, numa=2), topology_policy="best-effort"))
+    here.look(named("a", guaranteed("3")))
+    record = here.state.pods["a"]
+    assert record.affinities["app"] == Affinity(0b1, preferred=True)
+    assert record.first == FirstGrant(cpus=here.state.grants.cpu.entries["a"])
+
+
 def test_the_same_look_again_changes_nothing_and_says_nothing() -> None:
     here = Node()
     here.look(A, B, C)
@@ -45,6 +54,21 @@ def test_a_start_ends_the_memory_of_init_containers_once() -> None:
     here.state = start_container(here.state, "a", "app")
     assert memory_of(here.state.grants, "a") == "app=2@0"
     assert start_container(here.state, "a", "app") is here.state
+
+
+def test_a_start_takes_nothing_from_who_starts_and_brings_no_terminating_pod_back() -> None:
+    here = Node(node(regular(8), memory_policy="Static"))
+    here.look(named("a", init(INIT, INIT), init(INIT, INIT, name="own"), guaranteed("1", "2Gi")))
+    before = here.state
+    assert memory_of(before.grants, "a") == "init=0@0 own=1@0 app=2@0"
+    here.state = start_container(before, "a", "own")
+    assert memory_of(here.state.grants, "a") == "own=1@0 app=2@0"
+    assert here.state.pods["a"].phase is PodPhase.RUNNING
+    assert here.state.generation == before.generation + 1
+    here.look(alive=frozenset({("a", "own")}))
+    ends = here.state
+    assert ends.pods["a"].phase is PodPhase.TERMINATING
+    assert start_container(ends, "a", "app").pods["a"].phase is PodPhase.TERMINATING
 
 
 def test_a_restart_at_any_moment_finds_the_same() -> None:

@@ -50,8 +50,11 @@ def test_a_resize_that_fits_is_allocated_then_in_progress_then_done() -> None:
     assert node.conditions("bu") == [PodCondition("PodResizeInProgress", "True")]
     assert spelt(effective_requests(node.record("bu"))) == "cpu=150m memory=32Mi"
     assert node.kernel(unsettled="bu") == []
+    generation = node.state.generation
     (done,) = node.kernel()
     assert (done.event, done.message) == (Event.RESIZE_COMPLETED, f"Pod resize completed: {sizes_text}")
+    assert done.pod == node.record("bu").pod
+    assert node.state.generation == generation + 1
     assert node.conditions("bu") == []
     assert node.look() == []
 
@@ -64,7 +67,8 @@ def test_what_does_not_fit_now_is_deferred_with_the_shortfall_and_taken_up_when_
     assert said(decisions) == ["resize-requested", "resize-deferred"]
     assert decisions[1].reason == "OutOfcpu"
     assert decisions[1].message.startswith('Pod resize OutOfcpu: {"containers":')
-    assert json.loads(decisions[1].message.partition(": ")[2])["error"] == OUT_OF_CPU
+    told = json.loads(decisions[1].message.partition(": ")[2])
+    assert (told["error"], told["generation"]) == (OUT_OF_CPU, 2)
     assert node.conditions("bu") == [PodCondition("PodResizePending", "True", "Deferred", OUT_OF_CPU)]
     assert node.record("bu").resize.shortfall == (Shortfall("cpu", 700),)
     assert node.record("bu").resize.since_seconds == node.now
@@ -216,7 +220,10 @@ def test_a_shrink_is_charged_in_full_until_the_kernel_says_so() -> None:
     node.want(sizes(pod, "cpu=4 memory=512Mi", "cpu=64 memory=1Gi"))
     assert spelt(effective_requests(node.record("p"))) == "cpu=8 memory=1Gi"
     (error,) = node.kernel({"p": "cannot decrease memory limits"})
-    assert error.event is Event.RESIZE_ERROR
+    assert (error.event, error.pod) == (Event.RESIZE_ERROR, node.record("p").pod)
+    told = json.loads(error.message.partition(": ")[2])
+    assert error.message.startswith("Pod resize error: ")
+    assert (told["error"], told["generation"]) == ("cannot decrease memory limits", 2)
     assert node.kernel({"p": "cannot decrease memory limits"}) == []
     assert node.conditions("p") == [
         PodCondition("PodResizeInProgress", "True", "Error", "cannot decrease memory limits")

@@ -73,6 +73,22 @@ def test_while_a_policy_is_off_running_pods_keep_what_they_hold() -> None:
     assert refit(before, ended) == remove(before, grants, "a")
 
 
+def test_while_a_policy_is_off_a_pod_keeps_the_bubble_that_it_holds() -> None:
+    before = static(memory_gib=8, topology_scope="pod", feature_gates=PODS_ON)
+    pod = named("b", guaranteed("1"), app(name="side"), resources=sized("cpu=3 memory=4Gi", "cpu=3 memory=4Gi"))
+    grants = admitted(before, pod)
+    without = refit(start(before.machine, ManagerConfig()), grants)
+    assert (without.cpu.pod_entries, without.memory.pod_entries) == (grants.cpu.pod_entries, grants.memory.pod_entries)
+    assert refit(before, without) == grants
+
+
+def test_pages_of_a_size_that_is_new_on_the_machine_are_held_by_nobody() -> None:
+    grants = running(static())
+    more = node(T8, hugepages={"2Mi": 1}, memory_policy="Static", topology_policy="best-effort")
+    table = refit(more, grants).memory.machine[0].memory["hugepages-2Mi"]
+    assert (table.reserved, table.free, table.allocatable) == (0, GIB, GIB)
+
+
 def test_smaller_memory_leaves_nothing_free_and_says_where_too_much_is_held() -> None:
     before = static(memory_gib=8)
     grants = admitted(before, named("a", guaranteed("1", "6Gi")))

@@ -85,6 +85,16 @@ def test_an_unplaced_pod_goes_before_one_that_has_just_come() -> None:
     assert happened == [(Event.RELEASED, "a"), (Event.PLACED, "b"), (Event.UNPLACED, "c")]
 
 
+def test_an_unplaced_pod_that_is_terminating_is_not_placed_any_more() -> None:
+    here = Node()
+    here.look(listed("a", "5"), listed("b", "4"))
+    assert here.look(listed("b", "4", deleted="2026-01-01T00:00:00Z")) == [
+        (Event.RELEASED, "a"),
+        (Event.TERMINATING, "b"),
+    ]
+    assert here.cpus == "shared=0-7"
+
+
 def test_a_pod_that_shrinks_while_it_waits_is_tried_with_its_new_size() -> None:
     here = Node()
     here.look(listed("a", "5"), listed("b", "4"))

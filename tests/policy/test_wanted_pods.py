@@ -14,11 +14,11 @@ from agent.policy.node_fit import NodeCapacity
 from agent.policy.observation import Observation, Plan, Wanted
 from agent.policy.plan import decide
 from agent.policy.restore import fresh
-from agent.policy.wanted_pods import ending
+from agent.policy.wanted_pods import ending, with_uids
 from tests.nodes import named, node
 from tests.pods import amounts, app, guaranteed
 from tests.policy.cpu_machines import regular
-from tests.policy.looking import Node, nameless
+from tests.policy.looking import A, B, Node, nameless
 
 MANAGERS = node(regular(8))
 ROOM = NodeCapacity(amounts("cpu=8 memory=64Gi pods=10"), amounts("cpu=7 memory=64Gi pods=10"))
@@ -73,6 +73,23 @@ def test_a_manifest_without_a_uid_keeps_the_one_it_was_given() -> None:
     assert here.look(nameless("web"), fresh_uids=["u1"]) == "admitted web"
     assert here.look(nameless("web"), fresh_uids=["u2"]) == ""
     assert list(here.state.pods) == ["u1"]
+
+
+def test_pods_that_end_are_those_that_nobody_wants_with_those_of_which_nothing_is_known() -> None:
+    """A source that cannot be read wants its pods as before; what names a pod without a record wants it here."""
+    here = Node()
+    here.look(A, Wanted(B, "apiserver"))
+    assert ending(here.state, []) == {"a", "b"}
+    assert ending(here.state, [], frozenset({"apiserver"})) == {"a"}
+    assert ending(here.state, [Wanted(A)]) == {"b"}
+    unknown = replace(here.state, pods={"b": here.state.pods["b"]})
+    assert ending(unknown, [Wanted(B, "apiserver")]) == {"a"}
+    assert ending(unknown, [Wanted(A), Wanted(B, "apiserver")]) == set()
+
+
+def test_where_no_fresh_uid_is_left_a_manifest_has_none() -> None:
+    wanted = [Wanted(nameless(name)) for name in ("one", "two", "three")]
+    assert [each.pod.uid for each in with_uids(START, wanted, ["x"])] == ["x", "", ""]
 
 
 def names(plan: Plan) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from agent.model.pod import Pod
 from agent.model.state import PodPhase, PodRecord
 from agent.policy.device_placement import awaiting
 from agent.policy.free_hugepages import HUGEPAGES_IN_USE, FreeHugepagesRule, missing_hugepages
@@ -47,16 +46,12 @@ def admit_new(look: Look, wanted: Sequence[Wanted], before: Mapping[str, Refused
             message = f"waits until the pod before it has ended (uid {before_it.pod.uid})"
             _refuse(look, last, Refused(pod, WAITING, message), Event.WAITING)
             continue
-        if last is not None and not retry and _is_same_wish(last.pod, pod) and last.reason != WAITING:
+        if last is not None and not retry and last.pod == pod and last.reason != WAITING:
             look.refused[key] = last
             continue
         _try(look, each, last)
         if pod.uid in look.state.pods:
             names[key] = look.state.pods[pod.uid]
-
-
-def _is_same_wish(one: Pod, other: Pod) -> bool:
-    return replace(one, uid="") == replace(other, uid="")
 
 
 def _try(look: Look, wanted: Wanted, last: Refused | None) -> None:

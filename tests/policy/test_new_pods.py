@@ -76,6 +76,13 @@ def test_another_pod_under_a_name_waits_until_the_one_before_has_ended() -> None
     assert here.cpus == "other/app=1-4 shared=0,5-7"
 
 
+def test_another_pod_of_a_refused_ones_name_is_told_for_itself_at_once() -> None:
+    here = Node()
+    here.look(A, B, C)
+    assert here.look(A, B, replace(C, uid="other")) == "refused c"
+    assert here.refused["default/c"].pod.uid == "other"
+
+
 def test_a_pod_that_waits_is_told_for_whom_and_tried_once_that_one_is_gone_however_it_went() -> None:
     here = Node()
     here.look(A)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from agent.model.numa import node_ids
 from agent.model.pod import ContainerKind, Pod, QOSClass, ResourceRequirements
 from agent.model.quantity import ZERO
 from agent.model.state import Affinity, Grants, PodRecord, ResizeState, Shortfall
@@ -159,5 +160,5 @@ def _describe(lack: Shortfall) -> str:
         what = f"{lack.amount} bytes of {lack.resource}"
     if not lack.nodes:
         return what
-    nodes = [str(node) for node in range(lack.nodes.bit_length()) if lack.nodes >> node & 1]
-    return f"{what} on NUMA node{'s' if len(nodes) > 1 else ''} {','.join(nodes)}"
+    nodes = node_ids(lack.nodes)
+    return f"{what} on NUMA node{'s' if len(nodes) > 1 else ''} {','.join(map(str, nodes))}"

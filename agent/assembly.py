@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,10 @@ class _Node:
 def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
     """Wire everything up, serve until SIGTERM or SIGINT, and take it down again. path, flags: for a reload."""
     config = loaded.config
+    hung_up = threading.Event()
+    signal.signal(
+        signal.SIGHUP, lambda *_: hung_up.set()
+    )  # by default it would end the start, and systemd would not try again
     rules = rules_of(read_machine(config), config)
     tally, board = Tally(), HealthBoard()
     with ExitStack() as stack:
@@ -112,6 +117,8 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
             evictions=evictions,
         )
         _listen(daemon, sources, stack)
+        if hung_up.is_set():
+            daemon.reload()
         for target in couriers:
             target.courier.worker.start()
             stack.callback(target.courier.worker.stop)

@@ -10,6 +10,7 @@ import pytest
 
 from agent.serve.control_client import RemoteError
 from tests.agents import TWO_SOCKETS, Agent, pod_text, running
+from tests.kube.servers import wait_until
 
 
 def test_pods_come_and_go_with_their_files(tmp_path: Path) -> None:
@@ -205,6 +206,19 @@ def test_shorter_periods_count_from_the_reload_on(tmp_path: Path) -> None:
         agent.control.call("reload", {})
         agent.manifest("a", pod_text("a", "2"))
         agent.until_pod("a")
+
+
+def test_sighup_during_the_start_is_a_reload_after_it(tmp_path: Path) -> None:
+    agent = Agent(tmp_path, {"node": {"root": str(TWO_SOCKETS)}})
+    agent.start(wait=False)
+    try:
+        wait_until((agent.state / "pinfold_state.pid").exists)  # the configuration is read, nothing is served yet
+        agent.config["reservedSystemCPUs"] = "0-1"
+        agent.write_config()
+        agent.hang_up()
+        agent.until(lambda status: status["cpus"]["reserved"] == "0-1")
+    finally:
+        agent.kill()
 
 
 def test_a_reload_with_a_wrong_configuration_keeps_the_one_in_force(tmp_path: Path) -> None:

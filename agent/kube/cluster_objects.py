@@ -14,19 +14,15 @@ from dataclasses import dataclass
 
 from agent.errors import AgentError
 from agent.formats.queue_objects import POD_GROUP_API, PRIORITY_CLASS_API, QUEUE_API, QueueObjects, decode_objects
-from agent.kube.http_access import Access, AccessError, Server, StatusError
-from agent.kube.node_pods import decode_json, uid_of
+from agent.kube.http_access import Access, AccessError, Server
+from agent.kube.json_objects import uid_of
+from agent.kube.list_watch import BOOKMARK, Bounds, ListWatch
 from agent.kube.worker import Worker
 from agent.queues.observed_pods import PodChanges
 
 log = logging.getLogger("pinfold")
 
-PAGE = 500
-MAX_PAGE_BYTES = 128 << 20
-MAX_PAGES = 2000
-MAX_EVENT_BYTES = 8 << 20
-WATCH_SECONDS = 300
-LATE_SECONDS = 30
+_BOUNDS = Bounds(page=500, page_bytes=128 << 20, pages=2000)
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0  # seconds after a failure
 
 
@@ -55,16 +51,16 @@ class KindWatch:
     def __init__(self, access: Access, kind: Kind) -> None:
         self.kind = kind
         self.problem = "not listed yet"
-        self._server = Server(access)
+        server = Server(access)
         self._where = f"{access.url.rstrip('/')}{kind.path}"
+        self._source = ListWatch(server, self._where, kind.path, self._items, _BOUNDS)
         self._lock = threading.Lock()
         self._objects: dict[str, QueueObjects] = {}
         self._told: set[str] = set()  # UIDs that are new, different or gone since `drain`
         self._broken: set[str] = set()  # UIDs of objects with problems
         self._changes = 0
         self._listed = False
-        self._version = ""  # of the last thing heard; "": a list is needed
-        self.worker = Worker(f"watch {kind.name}", self._run, self._server.abort)
+        self.worker = Worker(f"watch {kind.name}", self._run, server.abort)
 
     def now(self) -> tuple[bool, int]:
         """Whether everything was listed once, and how many changes there were."""
@@ -97,33 +93,20 @@ class KindWatch:
         stopping = self.worker.stopping
         while not stopping.wait(wait):
             try:
-                if not self._version:
-                    self._list()
+                if not self._source.listed:
+                    self._source.list(self._replace)
                 self._watch()
                 wait = random.uniform(0.1, 0.5)
             except AgentError as error:
                 if stopping.is_set():
                     return
-                if isinstance(error, StatusError) and error.status in (410, 504):
-                    self._version = ""
                 if str(error) != self.problem:
                     log.error("%s: what was known stays: %s", self.kind.name, error)
                 self.problem = str(error)
                 wait = min(max(_FIRST_WAIT, wait * 2), _LONGEST_WAIT)
 
-    def _list(self) -> None:
-        """All pages, of one moment."""
-        items: list[object] = []
-        more = version = ""
-        for _ in range(MAX_PAGES):
-            query = {"limit": str(PAGE), **({"continue": more} if more else {})}
-            page = decode_json(self._server.get(self.kind.path, query, limit=MAX_PAGE_BYTES), self._where)
-            items += self._items(page)
-            more, version = _metadata(page, "continue"), _metadata(page, "resourceVersion")
-            if not more:
-                break
-        if more or not version:
-            raise AccessError(f"{self._where}: not a whole list")
+    def _replace(self, items: Sequence[object]) -> None:
+        """These are all objects."""
         with self._lock:
             before = dict(self._objects)
         found = dict(self._decoded(item, before) for item in items)
@@ -134,7 +117,7 @@ class KindWatch:
                 self._put(uid, decoded)
             self._listed = True
             self._changes += 1
-        self._version, self.problem = version, ""
+        self.problem = ""
 
     def _items(self, page: Mapping[str, object]) -> list[object]:
         """null is an empty list, as Go writes it."""
@@ -145,33 +128,16 @@ class KindWatch:
 
     def _watch(self) -> None:
         """Follow one watch to its end. Raises AccessError."""
-        seconds = WATCH_SECONDS * random.uniform(1.0, 2.0)
-        query = {
-            "watch": "1",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": self._version,
-            "timeoutSeconds": str(round(seconds)),
-        }
-        quiet = seconds + LATE_SECONDS
-        for line in self._server.lines(
-            self.kind.path, query, limit=MAX_EVENT_BYTES, quiet_seconds=quiet, agreed=self._agreed
-        ):
-            self._take(decode_json(line, self._where))
-
-    def _agreed(self) -> None:
-        self.problem = ""
-
-    def _take(self, event: Mapping[str, object]) -> None:
-        kind, obj = event.get("type"), event.get("object")
-        if kind == "ERROR" or not isinstance(obj, dict) or not (version := _metadata(obj, "resourceVersion")):
-            self._version = ""
-            raise AccessError(f"{self._where}: the watch broke: {str(obj)[:200]}", hint="it is listed again")
-        if kind in ("ADDED", "MODIFIED", "DELETED"):
+        for kind, obj in self._source.watch(self._agreed):
+            if kind == BOOKMARK:
+                continue
             uid, decoded = self._decoded(obj, self._objects)  # which only this thread changes
             with self._lock:
                 if self._put(uid, None if kind == "DELETED" else decoded):
                     self._changes += 1
-        self._version = version
+
+    def _agreed(self) -> None:
+        self.problem = ""
 
     def _decoded(self, item: object, before: Mapping[str, QueueObjects]) -> tuple[str, QueueObjects]:
         """An object by its UID. One that cannot be read keeps the form it had."""
@@ -183,7 +149,7 @@ class KindWatch:
         return uid, before[uid] if decoded.problems and uid in before else decoded
 
     def _put(self, uid: str, decoded: QueueObjects | None) -> bool:
-        """Keep an object, None: it is gone. Whether that makes a difference: most events are of what queues do not need."""
+        """Keep an object, or forget it (None). Whether that makes a difference: most events change nothing for queues."""
         if decoded == self._objects.get(uid):
             return False
         self._told.add(uid)
@@ -266,9 +232,3 @@ def joined(parts: Sequence[QueueObjects]) -> QueueObjects:
         tuple(each for part in parts for each in part.nodes),
         tuple(each for part in parts for each in part.problems),
     )
-
-
-def _metadata(obj: Mapping[str, object], key: str) -> str:
-    metadata = obj.get("metadata")
-    found = metadata.get(key) if isinstance(metadata, dict) else None
-    return found if isinstance(found, str) and len(found) <= 8192 else ""

@@ -9,7 +9,8 @@ import hashlib
 import time
 
 from agent.kube.http_access import Access, Server
-from agent.kube.node_pods import NodePods, decode_json, items_of
+from agent.kube.json_objects import decode_json
+from agent.kube.listed_pods import ListedPods, items_of
 from agent.kube.source import Feed
 
 NAME = "kubelet"
@@ -23,7 +24,7 @@ class KubeletSource:
         self._server = Server(access)
         self._where = f"{access.url.rstrip('/')}/pods"
         self._period = period_seconds
-        self._pods = NodePods(NAME)
+        self._pods = ListedPods(NAME)
         self._seen = b""
         self.feed = Feed(NAME, self._poll, self._server.abort)
 

@@ -16,7 +16,8 @@ import grpc
 from agent.errors import AgentError
 from agent.formats.pod_messages import PodMessageError, decode_pod_message
 from agent.formats.pods import JSONObject, describe
-from agent.kube.node_pods import MAX_PODS, NodePods, uid_of
+from agent.kube.json_objects import uid_of
+from agent.kube.listed_pods import MAX_PODS, ListedPods
 from agent.kube.pods_socket import PodsError, call_error, check_socket
 from agent.kube.pods_stream import EventLoop, PodsStream
 from agent.kube.source import Feed
@@ -39,7 +40,7 @@ class PodsSource:
     def __init__(self, access: PodsAccess, loop: EventLoop) -> None:
         self._access = access
         self._loop = loop
-        self._pods = NodePods(NAME)
+        self._pods = ListedPods(NAME)
         self._stream: PodsStream | None = None
         self.feed = Feed(NAME, self._follow, self._wake)
 
@@ -64,7 +65,7 @@ class PodsSource:
         raise PodsError(f"{path}: the kubelet has ended the stream of pods", hint="it is begun again with a whole list")
 
     def _read_list(self, stream: PodsStream) -> None:
-        """Everything up to INITIAL_SYNC_COMPLETE, within the time that it may take."""
+        """Take over all pods that come before INITIAL_SYNC_COMPLETE. Raises PodsError where that does not come in time."""
         listed: dict[str, JSONObject] = {}
         unreadable: list[AgentError] = []
         end = time.monotonic() + self._access.timeout_seconds

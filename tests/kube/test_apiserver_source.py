@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from agent.kube.apiserver_source import APIServerSource, Pace
+from agent.kube.apiserver_source import APIServerSource
 from agent.kube.http_access import Access, AccessConfigError
+from agent.kube.list_watch import Pace
 from agent.kube.source import LONGEST_WAIT_SECONDS, Feed, backoff
 from tests.kube.servers import (
     Answer,

@@ -5,7 +5,6 @@ A pod whose newest form cannot be read keeps its last one: garbage is no proof t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +12,7 @@ from agent.errors import AgentError
 from agent.formats.node_pods import NodePod, decode_node_pod
 from agent.formats.pods import describe
 from agent.kube.http_access import AccessError
+from agent.kube.json_objects import uid_of
 from agent.kube.source import View
 from agent.policy.cgroup_names import ContainerCgroup
 from agent.policy.observation import Wanted
@@ -28,7 +28,7 @@ class _Entry:
 
 
 @dataclass(slots=True)
-class NodePods:
+class ListedPods:
     """source: its name, for the pods' records. node: pods that are bound to another one are passed over; "" where the source
     has this node's only.
     """
@@ -92,13 +92,6 @@ def _wanted(found: NodePod, source: str) -> Wanted:
     return Wanted(found.pod, source, terminal=found.terminal, running=found.running, controller=found.controller)
 
 
-def uid_of(obj: object) -> str:
-    """metadata.uid as the server gives it; "" where there is none."""
-    metadata = obj.get("metadata") if isinstance(obj, dict) else None
-    uid = metadata.get("uid") if isinstance(metadata, dict) else None
-    return uid if isinstance(uid, str) else ""
-
-
 def _decode(obj: object, before: _Entry | None, node: str) -> _Entry:
     try:
         if not isinstance(obj, dict) or not uid_of(obj):
@@ -110,17 +103,6 @@ def _decode(obj: object, before: _Entry | None, node: str) -> _Entry:
     except AgentError as error:
         kept = before.pod if before is not None else None
         return _Entry(kept, f"{error}; " + ("its last form is used" if kept else "it is passed over"))
-
-
-def decode_json(data: bytes, where: str) -> Mapping[str, object]:
-    """A JSON object. Raises AccessError."""
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise AccessError(f"{where}: not JSON: {str(error)[:100]}") from error
-    if not isinstance(value, dict):
-        raise AccessError(f"{where}: not a JSON object")
-    return value
 
 
 def items_of(value: Mapping[str, object], where: str) -> list[object]:

@@ -57,7 +57,7 @@ class Backend:
     manager: Manager | None = None
 
     def open(self) -> Enforcement:
-        """The same ready for use: it is said how cgroups are written, and our own are made. Raises CgroupError."""
+        """Make the backend ready for use: log how cgroups are written, and make our own ones. Raises CgroupError."""
         if self.manager is not None:
             _say(self.manager)
         self.enforcement.open()

@@ -43,7 +43,7 @@ def check_address(address: str, client_ca: str) -> None:
 
 
 def quantities(values: dict[str, str]) -> dict[str, str]:
-    """The same values. Raises ValueError for one that is no amount, or a negative one."""
+    """Check resource amounts and return them as they are. Raises ValueError for one that is no amount, or is negative."""
     for name, text in values.items():
         try:
             amount = Quantity.parse(text)

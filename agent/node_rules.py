@@ -21,7 +21,7 @@ def read_machine(config: Config) -> Machine:
 
 
 def rules_here(config: Config, captured: Path | None) -> Rules:
-    """The same of this machine, or of a captured one: a directory or an archive."""
+    """The rules on this machine, or on a captured one (a directory or an archive)."""
     with open_sysroot(captured if captured is not None else Path(config.node.root)) as directory:
         return rules_of(policy_machine(read_topology(directory)), config)
 

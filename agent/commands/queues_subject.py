@@ -59,13 +59,13 @@ class Subject:
         return decode_objects(document for name in self.files for document in _documents(name))
 
     def snapshot(self) -> Snapshot:
-        """The moment that the files show; what of it was refused goes to standard error."""
+        """The moment that the files show; refused objects are named on standard error."""
         snapshot = take_snapshot(self.objects(), self.options, self.total)
         warn(snapshot)
         return snapshot
 
     def flags(self) -> dict[str, bool]:
-        """What the command line asks of an accountant beyond what that is set to."""
+        """The switches of the command line, as an accountant takes them with a question."""
         flags = {
             "queuePriorityInQuotaReclaim": self.options.queue_priority_in_quota_reclaim,
             "forbidTakeBack": self.options.forbid_take_back,
@@ -81,7 +81,7 @@ class Subject:
                 click.echo(line)
 
     def show_answer(self, text: str) -> dict[str, Any]:
-        """The same of an accountant's, which this returns."""
+        """Print an accountant's answer in that form, and return it as an object."""
         return show_answer(text, self.output)
 
 

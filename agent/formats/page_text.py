@@ -21,7 +21,7 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def safe(text: str, *, lines: bool = False) -> str:
-    """The same with everything escaped that means something in HTML, inside an element or a quoted attribute."""
+    """Text that is safe inside an HTML element or a quoted attribute: everything that means something there is escaped."""
     return escape(visible(text, lines=lines), quote=True)
 
 

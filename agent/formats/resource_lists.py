@@ -33,7 +33,7 @@ def decode_resources(field: KubeField) -> ResourceList:
 
 
 def decode_optional(field: KubeField) -> ResourceList | None:
-    """The same where absent means something else than empty."""
+    """A list that may be absent, which means something else than an empty one: None then."""
     return decode_resources(field) if field.present else None
 
 

@@ -122,6 +122,6 @@ def _cores(cores: Sequence[CPUSet], cell: int) -> tuple[tuple[PlacedCore, ...], 
 
 
 def _per_row(count: int, ideal: float) -> int:
-    """So many cores per row that the fewest places stay empty, at or somewhat above the ideal number."""
+    """How many cores to draw in a row: the number, at or somewhat above the ideal one, that leaves the fewest places empty."""
     least = max(1, round(ideal))
     return min(range(least, max(least + 1, ceil(ideal * 1.7) + 1)), key=lambda per_row: (-count % per_row, per_row))

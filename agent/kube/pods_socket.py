@@ -55,7 +55,7 @@ def check_socket(path: Path) -> None:
 
 
 def channel_options(max_bytes: int = MAX_POD_BYTES) -> list[tuple[str, int]]:
-    """Of a channel of its own, to whoever listens now. max_bytes: of one message."""
+    """A stub on a channel of its own to whoever listens on the socket now. max_bytes: of one message."""
     return [
         ("grpc.max_receive_message_length", max_bytes),
         ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),

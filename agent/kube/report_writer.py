@@ -153,7 +153,7 @@ class ReportWriter:
         self._resync_at = self._clock() + resync if resync else float("inf")
 
     def _node_uid(self, node: str) -> str:
-        """Of the Node object, which shall own ours; "" where there is none or it may not be read."""
+        """The UID of the Node object, which owns ours; "" where there is none or it may not be read."""
         try:
             body = json.loads(self._server.get(f"/api/v1/nodes/{quote(node)}", limit=_MAX_LIST))
         except StatusError as error:

@@ -53,7 +53,7 @@ class ResizeReport:
 
 
 class GPUMemory(NamedTuple):
-    """GPUs asked for by memory: of so many devices, each so many MiB."""
+    """GPUs that are asked for by their memory: so many MiB of each of so many devices."""
 
     devices: int
     mebibytes: int

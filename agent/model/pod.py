@@ -161,7 +161,7 @@ class Pod:
 
     @property
     def as_asked(self) -> Pod:
-        """Who it is and what it asks for; without all that decides nothing about its place: labels, status, times, its node."""
+        """The pod without anything that has no influence on its place: labels, status, times, its node."""
         return replace(
             self,
             labels={},

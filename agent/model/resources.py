@@ -72,7 +72,7 @@ def aggregate(containers: Iterable[tuple[ContainerKind, ResourceList]]) -> dict[
 
 
 def most_at_once(amounts: Iterable[tuple[ContainerKind, int]]) -> int:
-    """The same of one amount: the most that containers of these kinds hold at one time, in the order in which they start."""
+    """The most of one amount that containers of these kinds hold at one time, in the order in which they start."""
     most = sidecars = apps = 0
     for kind, amount in amounts:
         match kind:

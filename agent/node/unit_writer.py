@@ -50,7 +50,7 @@ class UnitWriter:
         self._hierarchy.write(group, settings)
 
     def hold(self, settings: Mapping[PurePosixPath, Settings]) -> None:
-        """These cgroups say this already, whoever wrote it: have systemd know it too. Asked once of each, until it is done."""
+        """These cgroups have these settings already, whoever wrote them: tell systemd too, once for each, until it has worked."""
         for group, exact in settings.items():
             unit, wanted = unit_of(group), whole_percents(exact)
             told = self._told.get(group, Settings())

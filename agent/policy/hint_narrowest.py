@@ -72,7 +72,7 @@ def _some_narrow_mask(hints: CapacityHints, containing: NodeMask) -> NodeMask:
 
 
 def least_size(hints: CapacityHints) -> int:
-    """No mask of the rule has fewer nodes: each need taken by itself, largest amounts first."""
+    """A lower bound for the nodes of the rule's masks: each need taken by itself, largest amounts first."""
     least = 0
     for need in hints.needs:
         total = count = 0

@@ -84,7 +84,7 @@ class _PreferredSearch:
 
 
 def _preferred_masks(hints: CapacityHints | tuple[Hint, ...]) -> frozenset[NodeMask | None]:
-    """Of listed hints, the masks of the preferred ones."""
+    """The masks of the listed hints that are preferred."""
     if isinstance(hints, CapacityHints):
         return frozenset()
     return frozenset(hint.affinity for hint in hints if hint.preferred)

@@ -58,7 +58,7 @@ def _is_provable(look: Look, uid: str) -> bool:
 
 
 def _follow_life(look: Look, record: PodRecord, wanted: Wanted) -> PodRecord:
-    """Of a pod beside a kubelet: who speaks for it, and how far it has come."""
+    """The record of a pod beside a kubelet, with the source that speaks for it now and the phase it has reached."""
     if not is_second(wanted.source):
         return record
     after = replace(record, source=wanted.source)

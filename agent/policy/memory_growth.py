@@ -69,7 +69,7 @@ def growth_hints(machine: MachineState, request: Request, held: NodeMask) -> Pro
 
 
 def staying_hints(machine: MachineState, request: Request, held: NodeMask) -> ProviderHints:
-    """What is said of memory that stays as it is while CPUs grow: its own nodes, preferred if they are as few as can be.
+    """The hint of memory that stays as it is while CPUs grow: its own nodes, preferred if they are as few as can be.
 
     None where nothing is held: it was admitted while no memory was managed.
     """

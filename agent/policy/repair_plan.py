@@ -62,8 +62,8 @@ class RepairPlan:
     marks_after: Mapping[str, Mark] = field(default_factory=dict)
 
     def policy_until_applied(self, change: Change) -> PolicyInForce:
-        """What the state remembers of the rules while steps wait: of what waits the rules before, so that it waits after the
-        next start too.
+        """The rules that the state remembers while steps wait. For whatever waits these are still the rules from before the
+        change, so that it waits after the next start too.
 
         CPUs that must be confirmed are not yet known; a policy that pods still hold something under is still in force.
         """

@@ -1,4 +1,4 @@
-"""Whom the sources want here, and which of those that are here they speak of: who keeps a place, and who is to end."""
+"""Which pods the sources want here, and which of those that are here they list: these keep their place, others have to end."""
 
 from __future__ import annotations
 

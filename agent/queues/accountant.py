@@ -145,7 +145,7 @@ class Accountant:
         self.ledger_watch.catch_up(changes, now)
 
     def _drop_if_empty(self, node: str, now: float) -> None:
-        """Of a node without an object and without reports nothing is left to know once its last pod is gone."""
+        """Forget a node that has neither an object nor reports once its last pod is gone."""
         if node not in self._roll.listed and node not in self.reports and not self.accounting.observed_of(node):
             self.accounting.release(node, now)
 

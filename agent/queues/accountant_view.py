@@ -72,7 +72,7 @@ class AccountantView:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The same in the form that commands on files have."""
+        """The same moment in the form in which commands read it from files."""
         taken = self.capture
         problems = taken.problems
         return Snapshot(

@@ -47,7 +47,7 @@ class Reservation:
 
     @property
     def hold(self) -> Hold:
-        """The same as its queue is concerned."""
+        """What it holds in its queue."""
         return Hold(self.queue, self.preemptible, *self.held)
 
 

@@ -49,11 +49,11 @@ class NodeRoll:
         self._missing = None
 
     def hear(self, node: str, now: float) -> None:
-        """The node lives."""
+        """The node was heard of at this moment."""
         self._heard[node] = now
 
     def unhear(self, node: str) -> None:
-        """Nothing was heard of the node since the start: what is known of it was kept from before."""
+        """What is known of the node was kept from before the start: it has not been heard of since."""
         del self._heard[node]
 
     def silent(self, now: float, seconds: float) -> Iterator[tuple[str, float]]:
@@ -78,7 +78,7 @@ class NodeRoll:
         return {**self._reported, **self.listed}
 
     def look_again(self) -> None:
-        """Others are accounted for now: who is missing is to be found out anew."""
+        """Other nodes are accounted for now, so the missing ones have to be found anew."""
         self._missing = None
 
     def missing(self, accounted: Callable[[], Collection[str]]) -> frozenset[str]:

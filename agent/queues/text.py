@@ -173,7 +173,7 @@ def reclaim_lines(job: str, proposal: ReclaimProposal) -> Iterator[str]:
 
 
 def _amounts(amounts: ResourceQuantities) -> str:
-    """Of which resource how much; nothing of those of which there is none."""
+    """Amounts by resource in words; resources of which there is none are left out."""
     given = [(name, amount) for name, amount in zip(RESOURCES, amounts, strict=True) if amount]
     return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in given)
 

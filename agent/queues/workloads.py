@@ -29,7 +29,7 @@ class Directory:
         pod_groups: Iterable[PodGroup] = (),
         priority_classes: Iterable[PriorityClass] = (),
     ) -> Directory:
-        """Of several objects of one name the first counts."""
+        """A directory of these objects. Where several have one name, the first counts."""
         directory: tuple[dict[str, Queue], dict[tuple[str, str], PodGroup], dict[str, PriorityClass]] = ({}, {}, {})
         for queue in queues:
             directory[0].setdefault(queue.name, queue)

@@ -16,7 +16,7 @@ from agent.replay.queue_records import quantities, queue_shares
 
 
 def replay(record_input: JSONObject, context: Context) -> Mapping[str, Any]:
-    """Both flag values of one scenario."""
+    """One scenario with the flag off and on."""
     shares = queue_shares(record_input["queues"])
     wanted = record_input["reclaimer"]
     reclaimer = Reclaimer(wanted["queue"], quantities(wanted["resources"]), wanted["preemptible"])

@@ -94,7 +94,7 @@ class NodeFeed:
 
     @property
     def number(self) -> int:
-        """Of the newest change."""
+        """The position of the newest change."""
         self._take_over()
         return self._number
 

@@ -141,7 +141,7 @@ class _Commits:
         self._waiting: asyncio.Future[None] | None = None
 
     async def wait(self, done: Future[None]) -> None:
-        """Until it is done. Raises what has failed. The write begins after everything that the loop has at hand now."""
+        """Wait until it is done; raises what has failed. The write begins after all that the loop has at hand now."""
         if self._waiting is None or self._done is not done:
             self._done, self._waiting = done, asyncio.wrap_future(done)
             asyncio.get_running_loop().call_soon(self._begin)

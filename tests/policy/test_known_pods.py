@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from agent.model.state import PodPhase
-from agent.policy.observation import Observation, Wanted
+from agent.policy.observation import Event, Observation, Wanted
 from agent.policy.plan import decide, start_container
 from tests.nodes import node
 from tests.policy.cpu_machines import regular
@@ -55,6 +56,27 @@ def test_a_pod_of_which_nobody_speaks_keeps_no_other_here() -> None:
     here.look(Wanted(A, "apiserver"), B)
     assert here.look(silent_sources=frozenset({"apiserver"})) == "released b"
     assert here.cpus == "a/app=1-2 shared=0,3-7"
+
+
+def test_a_pod_that_is_alive_and_of_which_nobody_speaks_goes_on() -> None:
+    here = Node()
+    here.look(Wanted(A, "apiserver"))
+    before = here.state
+    seen = {"sources": frozenset({"manifests"}), "cgroups_seen": True, "alive": frozenset({("b", "app"), ("a", "app")})}
+    assert here.look(**seen) == ""
+    assert here.state is before
+
+
+def test_what_nobody_knows_and_nobody_is_is_given_back_and_said() -> None:
+    here = Node()
+    here.look(A, B)
+    here.state = replace(here.state, pods={"b": here.state.pods["b"]})
+    plan = decide(here.managers, here.room, here.state, Observation([Wanted(B)], cgroups_seen=True), {})
+    (released,) = plan.decisions
+    assert (released.event, released.pod.uid, released.pod.name) == (Event.RELEASED, "a", "a")
+    assert released.message == "its pod is not known here, and nothing of it runs"
+    assert here.adopt(plan) == "released a"
+    assert here.cpus == "b/app=3-6 shared=0-2,7"
 
 
 def test_a_pod_that_another_source_speaks_for_is_that_sources_from_then_on() -> None:

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from agent.model.pod import Pod
-from agent.model.state import ResizeState, Shortfall
+from agent.model.state import FirstGrant, ResizeState, Shortfall
+from agent.policy.hint_family import Hint
 from agent.policy.plan import start_container
-from tests.nodes import GIB, cpus_of, memory_of, named
+from agent.policy.resize_pinned import PinnedResizeRefusal, resize_pinned
+from tests.nodes import GIB, admitted, cpus_of, memory_of, named
+from tests.nodes import node as managed
 from tests.pods import app, guaranteed, init, sidecar, sized
 from tests.policy.cpu_machines import regular
-from tests.policy.resizing import cpu, exclusive_node, sizes
+from tests.policy.resizing import EXCLUSIVE, cpu, exclusive_node, sizes
 
 
 def bubble(cpus: int, main: int, memory: str = "4Gi") -> Pod:
@@ -87,6 +90,51 @@ def test_an_init_container_keeps_its_slice_while_it_is_whole(own: int, sidecars:
         cpus_of(node.state.grants)
         == f"b/init=1-6 b/sidecar=1 {expected.split()[0]} b/app=2-3 b/side=4-6 b=1-6 shared=0,7-9"
     )
+
+
+APART: dict[str, Any] = {
+    "memory_policy": "Static",
+    "memory_gib": 16,
+    "topology_scope": "pod",
+    "feature_gates": EXCLUSIVE,
+}
+APART_CPUS = "b/main=2 b/side=3 x/app=1 y/app=4-7 b=2-3 shared=0"
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        pytest.param(bubble(2, 1, "5Gi"), None, id="more memory"),
+        pytest.param(bubble(3, 1), None, id="more CPUs"),
+        pytest.param(bubble(2, 1), APART_CPUS, id="nothing more"),
+    ],
+)
+def test_where_cpus_and_memory_lie_apart_a_strict_policy_lets_nothing_grow_and_the_rest_be(
+    after: Pod, expected: str | None
+) -> None:
+    """Admitted under best-effort: CPUs were left on NUMA node 0 only, memory on node 1 only."""
+    before = managed(regular(8, numa=2), topology_policy="best-effort", **APART)
+    pods = (named("x", guaranteed("1", "14Gi")), named("y", guaranteed("4", "1Gi")), bubble(2, 1))
+    held = admitted(before, *pods)
+    assert (cpus_of(held), memory_of(held, "b")) == (APART_CPUS, "main=1@1 side=3@1")
+    strict = managed(regular(8, numa=2), topology_policy="restricted", **APART)
+    first = FirstGrant.of(held, "b")
+    if expected is None:
+        with pytest.raises(PinnedResizeRefusal, match="cannot be allocated with Topology locality"):
+            resize_pinned(strict, held, first, bubble(2, 1), after)
+    else:
+        assert cpus_of(resize_pinned(strict, held, first, bubble(2, 1), after).grants).startswith(expected)
+
+
+def test_cpus_and_memory_that_grow_together_go_to_the_same_node() -> None:
+    """Memory alone would go to node 1, where all CPUs are taken."""
+    managers = managed(regular(12, numa=3), topology_policy="best-effort", **APART)
+    held = admitted(managers, bubble(2, 1), named("q", guaranteed("4", "1Gi")))
+    assert cpus_of(held) == "b/main=1 b/side=2 q/app=4-7 b=1-2 shared=0,3,8-11"
+    grown = resize_pinned(managers, held, FirstGrant.of(held, "b"), bubble(2, 1), bubble(6, 1, "20Gi"))
+    assert cpus_of(grown.grants) == "b/main=1 b/side=2,8-11 q/app=4-7 b=1-2,8-11 shared=0,3"
+    assert memory_of(grown.grants, "b") == "main=1@0,2 side=19@0,2"
+    assert grown.affinities == dict.fromkeys(("main", "side"), Hint(0b101, True))
 
 
 # --- memory -------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -21,7 +20,7 @@ from grpc_reflection.v1alpha import reflection
 
 from agent.errors import AgentError
 from agent.formats.documents import MAX_BYTES
-from agent.formats.explanation import Explanation, explain
+from agent.formats.explanation import Explanation, explain, explain_each
 from agent.formats.manifests import decode_manifests
 from agent.formats.node_messages import explanation_message
 from agent.policy.occupancy import Origin
@@ -251,8 +250,4 @@ def _explanations(view: NodeView, request: v1.ExplainRequest) -> list[Explanatio
         raise found.problems[0]
     if len(found.pods) > MAX_EXPLAINED:
         raise TooManyManifestsError(f"{len(found.pods)} pods", hint=f"ask about {MAX_EXPLAINED} at a time")
-    answers, state = list[Explanation](), view.state
-    for each in found.pods:
-        answers.append(explain(view.managers, view.capacity, state, each.pod))
-        state = replace(state, grants=answers[-1].verdict.grants)
-    return answers
+    return list(explain_each(view.managers, view.capacity, view.state, (each.pod for each in found.pods)))

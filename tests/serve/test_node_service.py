@@ -21,7 +21,8 @@ from agent.serve.loop import ServingLoop
 from agent.serve.node_service import SERVICE, NodeService
 from agent.serve.sockets import SocketAccess
 from tests.agents import pod_text
-from tests.serve.views import empty_view, exclusive, shared, with_pods
+from tests.pods import amounts
+from tests.serve.views import CAPACITY, empty_view, exclusive, shared, with_pods
 
 PATIENCE_SECONDS = 30.0
 
@@ -176,6 +177,14 @@ def test_explain_judges_known_pods_and_manifests(served: Served) -> None:
     asked = stub.Explain(v1.ExplainRequest(manifest=small.encode())).explanations[0]
     assert (asked.pod, asked.admitted) == ("default/small", False)
     assert served.client.stub.Status(v1.StatusRequest()).state.position.generation == 2, "nothing is changed"
+
+
+def test_pods_explained_together_count_beside_each_other(served: Served) -> None:
+    room = {**CAPACITY.allocatable, **amounts("pods=2")}
+    served.show(replace(with_pods(served.view, shared("here")), capacity=replace(CAPACITY, allocatable=room)))
+    manifest = "\n---\n".join((pod_text("first"), pod_text("second")))
+    found = served.client.stub.Explain(v1.ExplainRequest(manifest=manifest.encode())).explanations
+    assert [(each.admitted, each.reason) for each in found] == [(True, ""), (False, "OutOfpods")]
 
 
 @pytest.mark.parametrize(

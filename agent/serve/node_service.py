@@ -1,7 +1,7 @@
 """The node service `pinfold.node.v1.Node` on a unix socket of its own, with health and reflection beside it. It only tells.
 
-What a client may cost is bounded: size of a request, number of watchers, one explanation at a time, and time for a reader that
-does not read.
+What clients may cost is bounded: size of a request, number of calls and watchers, one explanation at a time, bytes and time for
+readers that do not read.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from agent.formats.node_messages import explanation_message
 from agent.policy.occupancy import Origin
 from agent.proto import node_v1_pb2 as v1
 from agent.serve.board import NodeBoard, NodeView, find_pod
+from agent.serve.grpc_bounds import Bounds, Unread, bounded_server
 from agent.serve.loop import ServingLoop
 from agent.serve.node_feed import NodeFeed
 from agent.serve.occupancy_feed import OccupancyFeed, change_event, position_of
@@ -39,14 +40,8 @@ _BEAT_SECONDS = 30
 _MAX_BEAT_SECONDS = 3600
 _READ_SECONDS = 60.0  # for one event
 _STOP_SECONDS = 1.0
-_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_BYTES + 4096),
-    ("grpc.max_concurrent_streams", 200),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
-    ("grpc.so_reuseport", 0),
-    ("grpc.http2.bdp_probe", 0),  # requests are small; its pings after every one keep gRPC's threads awake
-)
+UNREAD_BYTES = 8 * 1024 * 1024  # kept twice: every answer is made for its call
+BOUNDS = Bounds(request_bytes=MAX_BYTES + 4096, calls=2 * MAX_WATCHERS)
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 M = TypeVar("M", bound=Message)
@@ -69,6 +64,7 @@ class NodeService:
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined] # missing in the stubs
         self._server: grpc.aio.Server | None = None
         self._watchers = 0
+        self._unread = Unread(UNREAD_BYTES)
         self._explaining = asyncio.Lock()
         self._waiting = 0
 
@@ -89,7 +85,7 @@ class NodeService:
     async def _start(self) -> None:
         self._show(self._board.read()[1])
         path = self._file.claim()
-        server = grpc.aio.server(options=_OPTIONS)
+        server = bounded_server(BOUNDS)
         server.add_generic_rpc_handlers((self._handlers(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
@@ -129,7 +125,7 @@ class NodeService:
 
     async def _status(self, data: bytes, context: Context) -> bytes:
         await _decode(v1.StatusRequest, data, context)
-        return v1.StatusResponse(state=self._feed.whole()).SerializeToString()
+        return await self._answer(v1.StatusResponse(state=self._feed.whole()), context)
 
     async def _watch(self, data: bytes, context: Context) -> None:
         await self._send(self._events(await _decode(v1.WatchRequest, data, context)), context)
@@ -173,7 +169,7 @@ class NodeService:
         await _decode(v1.GetOccupancyRequest, data, context)
         report = self._occupancy.of(self._board.read()[1])
         text = self._occupancy.whole(report)
-        return v1.GetOccupancyResponse(position=position_of(report), report_json=text).SerializeToString()
+        return await self._answer(v1.GetOccupancyResponse(position=position_of(report), report_json=text), context)
 
     async def _watch_occupancy(self, data: bytes, context: Context) -> None:
         request = await _decode(v1.WatchOccupancyRequest, data, context)
@@ -217,7 +213,15 @@ class NodeService:
         finally:
             self._waiting -= 1
         messages = [explanation_message(each.text, each.encoded, json.dumps(each.encoded)) for each in explained]
-        return v1.ExplainResponse(explanations=messages).SerializeToString()
+        return await self._answer(v1.ExplainResponse(explanations=messages), context)
+
+    async def _answer(self, message: Message, context: Context) -> bytes:
+        """Its bytes. Ends the call where too many wait already."""
+        answer = message.SerializeToString()
+        if not self._unread.take(len(answer), context):
+            del message, answer  # the error's traceback would keep them until the client is gone
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many answers wait to be read")
+        return answer
 
 
 async def _decode(kind: type[M], data: bytes, context: Context) -> M:

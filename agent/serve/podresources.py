@@ -19,24 +19,21 @@ from google.protobuf.message import DecodeError, Message
 from agent.formats.podresources import Answers
 from agent.proto import podresources_v1_pb2 as v1
 from agent.proto import podresources_v1alpha1_pb2 as v1alpha1
+from agent.serve.grpc_bounds import Bounds, Unread, bounded_server
 from agent.serve.loop import ServingLoop
 from agent.serve.sockets import SocketAccess, SocketFile, SocketPathError
 from agent.serve.token_bucket import RateLimit, TokenBucket
 
 KUBELET_LIMIT = RateLimit(per_second=100.0, burst=10)
 RATE_LIMITED = "rejected by rate limit"  # the kubelet's text
-_UNREAD_BYTES = 64 * 1024 * 1024
+UNREAD_BYTES = 16 * 1024 * 1024
+# The largest real request holds two names, 320 bytes. So many calls that one refused for them would be over the rate limit, too.
+BOUNDS = Bounds(request_bytes=4096, calls=1000)
 _STOP_SECONDS = 1.0  # for calls that are being answered; an answer that is not read by then is dropped
 _OPTIONS = (
-    ("grpc.max_receive_message_length", 4096),  # the largest real request holds two names, 320 bytes
-    ("grpc.max_concurrent_streams", 1000),  # of one connection; a client that comes near it sees calls refused
-    # A client that does not read is found by a ping while it has a call open; an idle connection is never pinged.
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
     # One that answers pings but opens no flow-control window ends with its connection. Others reconnect without noticing.
     ("grpc.max_connection_age_ms", 600_000),
     ("grpc.max_connection_age_grace_ms", 10_000),
-    ("grpc.http2.bdp_probe", 0),  # requests are small; its pings after every one keep gRPC's threads awake
 )
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
@@ -53,7 +50,7 @@ class Endpoint:
     access: SocketAccess
     client_group: str = "default"
     limit: RateLimit | None = KUBELET_LIMIT
-    unread_bytes: int = _UNREAD_BYTES
+    unread_bytes: int = UNREAD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +140,13 @@ class _Serving:
         self._answers = answers
         self._file = SocketFile(endpoint.access)
         self._bucket = TokenBucket(endpoint.limit) if endpoint.limit else None
-        self._unread = 0
+        self._unread = Unread(endpoint.unread_bytes)
         self._server: grpc.aio.Server | None = None
         self.calls: Counter[CallKind] = Counter({self._kind(method, grpc.StatusCode.OK): 0 for method in METHODS})
 
     async def start(self) -> None:
         path = self._file.claim()
-        server = grpc.aio.server(options=_OPTIONS)
+        server = bounded_server(BOUNDS, _OPTIONS)
         server.add_generic_rpc_handlers(tuple(self._services()))
         try:
             server.add_insecure_port(f"unix:{quote(str(path))}")
@@ -178,18 +175,16 @@ class _Serving:
 
         async def handle(request: bytes, context: Context) -> bytes:
             try:
-                answer = self._answer(method, request)
+                answer = self._answer(method, request, context)
             except RefusedError as refusal:
                 self.calls[self._kind(method, refusal.code)] += 1
                 await context.abort(refusal.code, str(refusal))
             self.calls[ok] += 1
-            self._unread += len(answer)
-            context.add_done_callback(lambda _: self._read(len(answer)))  # type: ignore[arg-type] # stubs name a class
             return answer
 
         return handle
 
-    def _answer(self, method: Method, request: bytes) -> bytes:
+    def _answer(self, method: Method, request: bytes, context: Context) -> bytes:
         if self._bucket is not None and not self._bucket.take():
             raise RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, RATE_LIMITED)
         try:
@@ -198,12 +193,9 @@ class _Serving:
             text = f"grpc: error unmarshalling request: {error}"
             raise RefusedError(grpc.StatusCode.INTERNAL, text) from error
         answer = method.answer(self._answers(), message)
-        if self._unread and self._unread + len(answer) > self._endpoint.unread_bytes:
+        if not self._unread.take(len(answer), context):
             raise RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many answers wait to be read")
         return answer
-
-    def _read(self, size: int) -> None:
-        self._unread -= size
 
     def _kind(self, method: Method, code: grpc.StatusCode) -> CallKind:
         return CallKind(self._endpoint.client_group, method.api_version, method.name, code.name)

@@ -21,6 +21,7 @@ from grpc_reflection.v1alpha import reflection
 from agent.errors import AgentError
 from agent.proto import queues_v1_pb2 as v1
 from agent.queues.what_if import MAX_BYTES
+from agent.serve.grpc_bounds import Bounds, Unread, bounded_server
 from agent.serve.grpc_tls import GRPCCertificates
 from agent.serve.http import HTTPAddressError
 from agent.serve.http_messages import is_loopback
@@ -40,13 +41,8 @@ SERVICE = v1.DESCRIPTOR.services_by_name["Queues"].full_name
 MAX_UNDER_WAY = 16  # questions
 _THREADS = 4  # of its own: questions that take long must not hold up probes and scrapes
 _STOP_SECONDS = 1.0
-_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_BYTES),
-    ("grpc.max_concurrent_streams", 100),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
-    ("grpc.so_reuseport", 0),
-)
+UNREAD_BYTES = 16 * 1024 * 1024  # kept twice: every answer is made for its call
+BOUNDS = Bounds(request_bytes=MAX_BYTES, calls=4 * MAX_UNDER_WAY)
 _CODES: dict[type[AgentError], grpc.StatusCode] = {
     StandbyError: grpc.StatusCode.UNAVAILABLE,
     NotInSyncError: grpc.StatusCode.FAILED_PRECONDITION,
@@ -83,6 +79,7 @@ class QueueService:
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined] # missing in the stubs
         self._server: grpc.aio.Server | None = None
         self._under_way = 0
+        self._unread = Unread(UNREAD_BYTES)
         self._threads = ThreadPoolExecutor(_THREADS, "questions")
 
     def start(self) -> None:
@@ -105,7 +102,7 @@ class QueueService:
 
     async def _start(self) -> None:
         await self._set(health_pb2.HealthCheckResponse.NOT_SERVING)
-        server = grpc.aio.server(options=_OPTIONS)
+        server = bounded_server(BOUNDS)
         server.add_generic_rpc_handlers((self._handlers(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
@@ -179,7 +176,7 @@ class QueueService:
             self._under_way += 1
             try:
                 here = asyncio.get_running_loop()
-                return await here.run_in_executor(self._threads, _answer, data, request, response, ask)
+                answer = await here.run_in_executor(self._threads, _answer, data, request, response, ask)
             except DecodeError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not a {request.DESCRIPTOR.name}: {error}")
             except AgentError as error:
@@ -188,7 +185,10 @@ class QueueService:
                 await context.abort(code or grpc.StatusCode.INVALID_ARGUMENT, text)
             finally:
                 self._under_way -= 1
-            raise AssertionError  # abort has raised
+            if not self._unread.take(len(answer), context):
+                del answer  # the error's traceback would keep it until the client is gone
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many answers wait to be read")
+            return answer
 
         return method
 

@@ -16,6 +16,7 @@ import pytest
 
 from agent.formats.podresources import Answers, encode_get
 from agent.model.podresources import PodView
+from agent.serve.grpc_bounds import MAX_CONNECTIONS
 from agent.serve.loop import ServingLoop
 from agent.serve.podresources import Endpoint, PodResourcesServer
 from agent.serve.sockets import SocketAccess
@@ -101,7 +102,7 @@ def test_calls_that_never_send_their_request_hold_up_nobody(server: PodResources
 
 
 def test_connections_that_say_nothing_hold_up_nobody(server: PodResourcesServer, path: Path) -> None:
-    strangers = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(200)]
+    strangers = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(MAX_CONNECTIONS - 8)]
     for stranger in strangers:
         stranger.connect(os.fspath(path))
     assert answers_well(path)

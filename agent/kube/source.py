@@ -6,6 +6,7 @@ released by silence (design section 5).
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from agent.kube.worker import Worker
 from agent.policy.cgroup_names import ContainerCgroup
 from agent.policy.observation import Wanted
 
+_log = logging.getLogger("pinfold")
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 60.0
 
@@ -51,7 +53,8 @@ class Feed:
     again. wake: makes a request that waits for the server return.
 
     work returns the seconds until its next turn, and raises AgentError where the source cannot be read: then the waits become
-    longer, with jitter, so that the nodes of a cluster do not come back all at once.
+    longer, with jitter, so that the nodes of a cluster do not come back all at once. Other errors are
+    defects, and shown.
     """
 
     def __init__(
@@ -109,16 +112,22 @@ class Feed:
             started = time.monotonic()
             try:
                 wait, failures = self._work(), 0
-            except AgentError as error:
+            except Exception as error:  # noqa: BLE001 - a defect must not leave the node deaf and looking well
                 if stopping.is_set():
                     return
-                shown = f"{error} ({error.hint})" if error.hint else str(error)
-                self.publish(replace(self._view, fault=shown))
+                self.publish(replace(self._view, fault=_in_words(error)))
                 if time.monotonic() - started > LONGEST_WAIT_SECONDS:
                     failures = 0  # it had been followed well until then
                 wait = backoff(failures, self._rng, getattr(error, "retry_after", None))
                 failures += 1
             stopping.wait(wait)
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, AgentError):
+        return f"{error} ({error.hint})" if error.hint else str(error)
+    _log.error("a pod source failed", exc_info=error)
+    return f"internal error: {type(error).__name__}: {error} (please report this with the agent's log)"
 
 
 def backoff(failures: int, rng: random.Random, retry_after: float | None = None) -> float:

@@ -69,3 +69,25 @@ def test_waits_grow_with_failures_and_begin_anew_after_a_good_time(monkeypatch: 
     wait_until(lambda: len(failures) > 4)
     feed.stop()
     assert failures[:5] == [0, 1, 2, 0, 1]
+
+
+def test_a_defect_is_a_fault_of_the_source_which_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(source, "FIRST_WAIT_SECONDS", 0.01)
+    well = threading.Event()
+
+    def work() -> float:
+        if not well.is_set():
+            raise KeyError("metadata")
+        feed.heard()
+        return 60.0
+
+    feed = Feed("some", work, lambda: None)
+    feed.start(lambda: None)
+    wait_until(lambda: feed.view().fault.startswith("internal error: KeyError: 'metadata'"))
+    well.set()
+    wait_until(lambda: not feed.view().fault)
+    feed.stop()
+    assert caplog.records[0].getMessage() == "a pod source failed"
+    assert caplog.records[0].exc_info

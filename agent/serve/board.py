@@ -54,6 +54,7 @@ class NodeView:
         return (
             self.state is other.state
             and self.managers is other.managers
+            and self.capacity is other.capacity
             and (self.refused is other.refused or self.refused == other.refused)
             and (self.devices is other.devices or self.devices == other.devices)
             and self.misaligned == other.misaligned

@@ -92,6 +92,73 @@ def test_an_init_container_keeps_its_slice_while_it_is_whole(own: int, sidecars:
     )
 
 
+def halves(cpus: int, one: int, two: int) -> Pod:
+    """A bubble with two slices and one container that shares the rest."""
+    slices = (guaranteed(str(one), name="one"), guaranteed(str(two), name="two"))
+    return named("b", *slices, app(name="side"), resources=sized(cpu(cpus, "9Gi"), cpu(cpus, "9Gi")))
+
+
+Y = named("y", guaranteed("2"))
+Z = named("y", guaranteed("3"))
+
+
+@pytest.mark.parametrize(
+    ("numa", "sizes_in_turn", "before", "after"),
+    [
+        pytest.param(
+            2, [halves(4, 2, 1), halves(8, 3, 3), halves(6, 4, 1)],
+            "b/one=1-2,8 b/two=3-5 b/side=6-7 b=1-8", "b/one=1-2,4,8 b/two=3 b/side=5 b=1-5,8",
+            id="CPU 8 stays for the slice that grows, though it is on another node",
+        ),
+        pytest.param(
+            1, [halves(3, 1, 1), Y, halves(9, 5, 3), halves(7, 2, 3)],
+            "b/one=1,3,6-8 b/two=2,9-10 b/side=11 y/app=4-5 b=1-3,6-11",
+            "b/one=1,3 b/two=2,9-10 b/side=6-7 y/app=4-5 b=1-3,6-7,9-10",
+            id="CPUs 9-10 stay for the slice that keeps its size",
+        ),
+        pytest.param(
+            2, [halves(4, 1, 2), halves(9, 1, 5), halves(8, 2, 3)],
+            "b/one=1 b/two=2-4,8-9 b/side=5-7 b=1-9", "b/one=1,8 b/two=2-4 b/side=5-7 b=1-8",
+            id="a slice that shrinks keeps nothing in the bubble but its first CPUs",
+        ),
+        pytest.param(
+            1, [halves(5, 1, 2), Z, halves(11, 4, 5), halves(8, 2, 4), halves(6, 1, 4)],
+            "b/one=1,4-5,9 b/two=2-3,10-12 b/side=13-14 y/app=6-8 b=1-5,9-14",
+            "b/one=1 b/two=2-5 b/side=9 y/app=6-8 b=1-5,9",
+            id="where not all can stay the first bubble goes before the slices",
+        ),
+        pytest.param(
+            2, [halves(5, 2, 2), halves(14, 6, 5), halves(9, 6, 2)],
+            "b/one=1-2,5-6,8-9 b/two=3-4,10-12 b/side=13-15 b=1-6,8-15", "b/one=1-2,5-6,8-9 b/two=3-4 b/side=10 b=1-6,8-10",
+            id="a slice shrinks to its first CPUs",
+        ),
+    ],
+)  # fmt: skip
+def test_what_runs_on_stays_where_it_is_when_a_bubble_shrinks(
+    numa: int, sizes_in_turn: list[Pod], before: str, after: str
+) -> None:
+    """before: at its largest."""
+    node = exclusive_node(regular(16, numa=numa), topology_policy="best-effort", topology_scope="pod")
+    seen = []
+    for pod in sizes_in_turn:
+        node.want(pod)
+        seen.append(cpus_of(node.state.grants).partition(" shared")[0])
+    assert before in seen
+    assert seen[-1] == after
+
+
+def test_a_bubble_that_shrinks_keeps_slices_that_leave_nothing_over() -> None:
+    node = exclusive_node(regular(16, numa=2), topology_policy="best-effort", topology_scope="pod")
+    first = named("x", guaranteed("1"))
+    node.want(first)
+    node.want(halves(4, 1, 2))
+    node.end("x")
+    node.want(halves(11, 5, 4))
+    assert cpus_of(node.state.grants) == "b/one=1-2,5-7 b/two=3-4,8-9 b/side=10-11 b=1-11 shared=0,12-15"
+    node.want(halves(6, 1, 4))
+    assert cpus_of(node.state.grants) == "b/one=2 b/two=3-4,8-9 b/side=5 b=2-5,8-9 shared=0-1,6-7,10-15"
+
+
 APART: dict[str, Any] = {
     "memory_policy": "Static",
     "memory_gib": 16,

@@ -72,7 +72,7 @@ def test_a_deferred_resize_is_tried_at_any_change_of_the_state() -> None:
 
 def test_an_infeasible_resize_is_tried_again_only_where_the_rules_or_the_machine_may_have_changed() -> None:
     here = shared_node(6)
-    one, two, three = burstable("one", 2), burstable("two", 3), burstable("three", 1)
+    one, two, three = replace(burstable("one", 2), priority=1), burstable("two", 3), burstable("three", 1)
     here.want(one, two, three)
     here.want(grown(one, 7), grown(three, 2))
     states = {name: here.record(name).resize.state for name in ("one", "three")}

@@ -49,6 +49,7 @@ def test_the_nodes_and_bytes_of_blocks() -> None:
         pytest.param(FOUR, 6, 0b01, 0b01, Hint(0b1001, False), 0b1001, id="then the hint's nodes are added"),
         pytest.param(FOUR, 6, 0b01, 0b01, Hint(0b1000, False), 0b1001, id="and never those held left out"),
         pytest.param(FOUR, 6, 0b01, 0b01, UNALIGNED, 0b11, id="without a hint as few more as will do"),
+        pytest.param(FOUR, 10, 0b100, 0b100, UNALIGNED, 0b110, id="and these need not be the first of the machine"),
         pytest.param(NEIGHBOUR, 6, 0b01, 0b01, UNALIGNED, 0b101, id="round a node that serves another alone"),
         pytest.param(FOUR, 20, 0b01, 0b01, Hint(0b11, False), 0b1011, id="a hint that is too small is extended"),
         pytest.param(NEIGHBOUR, 6, 0b1, 0b1, Hint(0b11, False), None, id="a hint that breaks a group is no way"),

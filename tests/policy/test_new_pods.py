@@ -13,7 +13,8 @@ from agent.model.pod import ContainerStatus, Pod, PodStatus
 from agent.model.quantity import Quantity
 from agent.policy.judgement import judge
 from agent.policy.node_fit import NodeCapacity
-from agent.policy.observation import Wanted
+from agent.policy.observation import Observation, Wanted
+from agent.policy.plan import decide
 from agent.policy.restore import fresh, refit
 from tests.nodes import named, node
 from tests.pods import app, guaranteed
@@ -128,6 +129,8 @@ def test_what_was_refused_is_not_tried_again_while_nothing_is_known_to_have_chan
     here.state = replace(here.state, grants=refit(here.managers, here.state.grants))
     assert here.look(A, B, C) == ""
     assert here.refused["default/c"] is before
+    seen = Observation([Wanted(A), Wanted(B), Wanted(C)])
+    assert decide(here.managers, here.room, here.state, seen, here.refused).refused["default/c"] is before
 
 
 def test_reasons_that_take_turns_are_said_once_each_and_shown_each_time() -> None:

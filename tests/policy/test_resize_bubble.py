@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.model.pod import Pod
-from agent.model.state import FirstGrant, ResizeState, Shortfall
+from agent.model.state import FirstGrant, Grants, ResizeState, Shortfall
 from agent.policy.hint_family import Hint
 from agent.policy.plan import start_container
 from agent.policy.resize_pinned import PinnedResizeRefusal, resize_pinned
@@ -223,13 +223,43 @@ def test_the_memory_of_a_bubble_grows_over_more_nodes_and_comes_back(cpu_policy:
     for pod, expected in (
         (memory_pod("10Gi"), "init=2@0 app=3@0 side=7@0"),
         (memory_pod("20Gi"), "init=2@0,1 app=3@0,1 side=17@0,1"),
-        (memory_pod("20Gi", cpus=3), "init=2@0,1 app=3@0,1 side=17@0,1"),
         (memory_pod("7Gi"), "init=2@0 app=3@0 side=4@0"),
+        (memory_pod("20Gi"), "init=2@0,1 app=3@0,1 side=17@0,1"),
+        (memory_pod("20Gi", cpus=3), "init=2@0,1 app=3@0,1 side=17@0,1"),
+        (memory_pod("7Gi", cpus=4), "init=2@0 app=3@0 side=4@0"),
     ):
         node.want(pod)
         assert memory_of(node.state.grants, "b") == expected
     node.want(memory_pod("6Gi"))
     assert node.state.grants == first
+
+
+def test_hugepages_of_which_no_container_has_a_part_of_its_own_are_shared_by_all_when_memory_grows() -> None:
+    managers = managed(regular(8), hugepages={"2Mi": 1}, topology_policy="best-effort", **{**APART, "memory_gib": 32})
+    old, new = (
+        named(
+            "b",
+            guaranteed("1", "3Gi"),
+            app(name="side"),
+            resources=sized(f"cpu=2 memory={memory} hugepages-2Mi=2Mi", f"cpu=2 memory={memory} hugepages-2Mi=2Mi"),
+        )
+        for memory in ("6Gi", "8Gi")
+    )
+    held = admitted(managers, old)
+    after = resize_pinned(managers, held, FirstGrant.of(held, "b"), old, new).grants
+    assert blocks_of(held) == {"app": "memory 3Gi", "side": "hugepages-2Mi 2Mi, memory 3Gi"}
+    assert blocks_of(after) == {"app": "memory 3Gi", "side": "hugepages-2Mi 2Mi, memory 5Gi"}
+
+
+def blocks_of(grants: Grants) -> dict[str, str]:
+    """What the containers of pod b hold, wherever it is: "hugepages-2Mi 2Mi, memory 3Gi"."""
+    return {
+        name: ", ".join(
+            f"{block.type} {block.size // GIB}Gi" if block.size >= GIB else f"{block.type} {block.size >> 20}Mi"
+            for block in sorted(blocks, key=lambda block: block.type)
+        )
+        for name, blocks in grants.memory.entries["b"].items()
+    }
 
 
 def test_memory_of_an_init_container_that_has_ended_does_not_come_back_with_a_resize() -> None:
@@ -256,6 +286,7 @@ def test_what_a_bubbles_memory_cannot_become(pod: Pod, reason: str) -> None:
     node.want(pod)
     resize = node.record("b").resize
     assert (resize.state, resize.reason) == (ResizeState.INFEASIBLE, reason)
+    assert "memory" in resize.message
     assert node.state.grants == before
 
 

@@ -232,6 +232,15 @@ def test_a_shrink_is_charged_in_full_until_the_kernel_says_so() -> None:
     assert spelt(effective_requests(node.record("p"))) == "cpu=4 memory=512Mi"
 
 
+def test_an_error_is_said_once_whatever_becomes_of_other_pods() -> None:
+    node = shared_node("cpu=20 memory=8Gi")
+    one, two = burstable("one", "cpu=2", "cpu=64"), burstable("two", "cpu=2", "cpu=64")
+    node.want(one, two)
+    node.want(sizes(one, "cpu=3", "cpu=64"), sizes(two, "cpu=3", "cpu=64"))
+    assert said(node.kernel({"one": "no"}, unsettled="two")) == ["resize-error"]
+    assert said(node.kernel({"one": "no"})) == ["resize-completed"]
+
+
 def test_what_frees_goes_first_then_priority_then_quality_of_service_then_the_longest_wait() -> None:
     def waiting(pod: Pod, cpu: str, state: ResizeState = ResizeState.DEFERRED, since: float = 1.0) -> PodRecord:
         return PodRecord(pod, resize=Resize(state, desired=sizes(pod, f"cpu={cpu}", "cpu=9"), since_seconds=since))

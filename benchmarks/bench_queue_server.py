@@ -32,6 +32,7 @@ from typing import Any
 from agent.formats.occupancy import SCHEMA
 from agent.serve.queue_client import QueueClient, ServerAddress
 from agent.serve.webhook import PATH
+from benchmarks.big_node import cpu_ms
 from benchmarks.https_load import posts
 from tests.serve.browser import free_port
 
@@ -156,8 +157,7 @@ class Server:
 
     def cpu_ms(self) -> float:
         """CPU time used so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+        return cpu_ms(self.pid)
 
 
 @contextmanager

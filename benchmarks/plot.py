@@ -12,16 +12,8 @@ from benchmarks.table import amount, digits
 WIDTH, HEIGHT = 900, 480
 LEFT, RIGHT, TOP, BOTTOM = 84, 306, 52, 62
 LINE_HEIGHT = 19  # between two names
-COLORS = (
-    "#0b6bcb",
-    "#c4451c",
-    "#2e7d32",
-    "#7b3fa0",
-    "#b0820a",
-    "#00838f",
-    "#c2185b",
-    "#5d4037",
-)  # differ in lightness too
+# they differ in lightness too
+COLORS = ("#0b6bcb", "#c4451c", "#2e7d32", "#7b3fa0", "#b0820a", "#00838f", "#c2185b", "#5d4037")
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#222}.title{font-size:16px;font-weight:600}.note{font-size:11px;fill:#666}"
     ".grid{stroke:#ddd}.linear{stroke:#999;stroke-dasharray:3 5}.line{fill:none;stroke-width:2.2}"

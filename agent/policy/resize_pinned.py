@@ -102,11 +102,14 @@ def alone(managers: Managers, grants: Grants, uid: str) -> Grants:
 def _check_first_admission(
     managers: Managers, grants: Grants, floor: FirstGrant, was: Claims, asked: Claims, pod: Pod
 ) -> None:
-    """Refuse to take from a first admission, to end exclusiveness and to begin it."""
+    """Refuse to take from a first admission, to end exclusiveness and to begin it.
+
+    A bubble is one for the life of its pod, whatever the scope has become since.
+    """
     bubble = grants.cpu.pod_entries.get(pod.uid)
     if managers.cpu is not None:
         entries = grants.cpu.entries.get(pod.uid, {})
-        in_bubble = asked.pod_level and managers.effective_scope is TopologyScope.POD
+        in_bubble = asked.pod_level and (bubble is not None or managers.effective_scope is TopologyScope.POD)
         if in_bubble and (bubble or asked.pod_cpus):
             _check_cpus(managers.cpu, f"pod {pod.name}", asked.pod_cpus, bubble or CPUSet(), floor.pod_cpus or CPUSet())
         for container in resizable(pod) if bubble or not in_bubble else ():

@@ -84,6 +84,46 @@ def test_memory_of_a_container_that_would_get_none_of_its_own_by_now_stays() -> 
     assert memory_of(after, "p") == memory_of(before, "p") == "app=2@0"
 
 
+SCOPES = pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(POD_SCOPE, id="as before"),
+        pytest.param({**POD_SCOPE, "topology_scope": "container"}, id="the scope is the container"),
+        pytest.param({"topology_policy": "none"}, id="nothing is aligned"),
+    ],
+)
+
+
+@SCOPES
+@pytest.mark.parametrize(
+    ("new", "cpus"),
+    [
+        pytest.param(bubble("6"), "p/app=1-2 p/side=3-6 p=1-6 shared=0,7-15", id="more CPUs"),
+        pytest.param(bubble(memory="6Gi"), "p/app=1-2 p/side=3-4 p=1-4 shared=0,5-15", id="more memory"),
+    ],
+)
+def test_a_bubble_grows_as_one_whatever_the_scope_has_become(after: dict[str, Any], new: Pod, cpus: str) -> None:
+    _, got = resized({**BOTH, **POD_SCOPE}, {**BOTH, **after}, bubble(), new)
+    assert cpus_of(got) == cpus
+
+
+@SCOPES
+@pytest.mark.parametrize(
+    ("new", "reason"),
+    [
+        pytest.param(bubble("3"), "below_first_admission", id="fewer CPUs"),
+        pytest.param(bubble("3500m"), "exclusiveness_changed", id="a fraction"),
+        pytest.param(bubble(memory="3Gi"), "below_first_admission", id="less memory"),
+    ],
+)
+def test_a_bubble_gives_nothing_back_of_its_first_admission_whatever_the_scope_has_become(
+    after: dict[str, Any], new: Pod, reason: str
+) -> None:
+    with pytest.raises(PinnedResizeRefusal) as caught:
+        resized({**BOTH, **POD_SCOPE}, {**BOTH, **after}, bubble(), new)
+    assert (caught.value.reason, caught.value.never) == (reason, True)
+
+
 rules = st.fixed_dictionaries(
     {
         "cpu_policy": st.sampled_from(["static", "none"]),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.errors import AgentError
-from agent.model.queue import ZERO, PodGroup, QueueShare, ResourceQuantities
+from agent.model.queue import PodGroup, QueueShare, ResourceQuantities
 from agent.queues.accountant import Accountant
 from agent.queues.accounting import Stamp
 from agent.queues.charge import PodCharge
@@ -18,7 +18,7 @@ from agent.queues.fair_share import FairShares, divide_cluster
 from agent.queues.jobs import Job, jobs_from
 from agent.queues.ledger import Ledger, with_reserved
 from agent.queues.options import QueueOptions
-from agent.queues.quantities import plus
+from agent.queues.quantities import summed
 from agent.queues.resize_growth import CPUMemory
 from agent.queues.snapshot import Snapshot, status_shares
 from agent.queues.totals import QueueTotals, Totals
@@ -179,10 +179,7 @@ def _violations(
 
 def cluster_allocatable(allocatable: Mapping[str, ResourceQuantities]) -> ResourceQuantities:
     """What all nodes have to give together. Nodes in the order of their names, so that float sums are the same everywhere."""
-    total = ZERO
-    for name in sorted(allocatable):
-        total = plus(total, allocatable[name])
-    return total
+    return summed(allocatable[name] for name in sorted(allocatable))
 
 
 @dataclass(frozen=True, slots=True)

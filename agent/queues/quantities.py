@@ -5,8 +5,11 @@ Source: KAI-Scheduler plugins/proportion/resource_share.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import reduce
+
 from agent.model.quantity import Quantity
-from agent.model.queue import RESOURCES, UNLIMITED, QueueShare, ResourceName, ResourceQuantities
+from agent.model.queue import RESOURCES, UNLIMITED, ZERO, QueueShare, ResourceName, ResourceQuantities
 
 
 def parse_total(text: str) -> ResourceQuantities:
@@ -23,6 +26,11 @@ def parse_total(text: str) -> ResourceQuantities:
 def plus(a: ResourceQuantities, b: ResourceQuantities) -> ResourceQuantities:
     """a + b, resource by resource."""
     return ResourceQuantities(a[0] + b[0], a[1] + b[1], a[2] + b[2])
+
+
+def summed(amounts: Iterable[ResourceQuantities]) -> ResourceQuantities:
+    """All of them together, added up in this order: sums of floats depend on it in the last digit."""
+    return reduce(plus, amounts, ZERO)
 
 
 def minus(a: ResourceQuantities, b: ResourceQuantities) -> ResourceQuantities:

@@ -15,7 +15,7 @@ from agent.queues.fair_share import divide_cluster
 from agent.queues.jobs import Job, by_queue
 from agent.queues.options import QueueOptions
 from agent.queues.order import Contender, in_order
-from agent.queues.quantities import fits, plus
+from agent.queues.quantities import fits, plus, summed
 from agent.queues.reclaim_search import ReclaimProposal, VictimPiece, propose
 from agent.queues.reclaim_verdict import Strategy
 from agent.queues.snapshot import unallocated
@@ -94,9 +94,7 @@ def charged(tree: QueueTree, jobs: Iterable[Job], total: ResourceQuantities, opt
     """The shares of every queue with these jobs, fair shares divided."""
     shares = {name: QueueShare(queue) for name, queue in tree.queues.items()}
     for job in jobs:
-        held = ZERO
-        for piece in job.running:
-            held = plus(held, piece)
+        held = summed(job.running)
         fixed = ZERO if job.preemptible else held
         for share in ancestry(shares, job.queue):
             shares[share.queue.name] = replace(

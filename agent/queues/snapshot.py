@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from agent.errors import AgentError
 from agent.formats.queue_objects import QueueObjects
 from agent.model.pod import ResourceList
-from agent.model.queue import ZERO, ClusterNode, QueueShare, QueueShares, ResourceQuantities
+from agent.model.queue import ClusterNode, QueueShare, QueueShares, ResourceQuantities
 from agent.policy.gpu_request import resource_gpus
 from agent.queues.charge import Amounts, ChargeOptions, pod_charge
 from agent.queues.fair_share import FairShares, divide_cluster
 from agent.queues.jobs import Job, jobs_of
 from agent.queues.options import QueueOptions
-from agent.queues.quantities import minus, plus
+from agent.queues.quantities import minus, summed
 from agent.queues.totals import QueueTotals, Totals
 from agent.queues.tree import QueueProblem, QueueTree, build
 from agent.queues.workloads import Directory
@@ -79,10 +79,7 @@ def take_snapshot(objects: QueueObjects, options: QueueOptions, total: ResourceQ
 
 def cluster_total(nodes: Iterable[ClusterNode]) -> ResourceQuantities:
     """What the nodes can allocate together."""
-    total = ZERO
-    for node in nodes:
-        total = plus(total, quantities_of(node.allocatable))
-    return total
+    return summed(quantities_of(node.allocatable) for node in nodes)
 
 
 def status_shares(tree: QueueTree) -> dict[str, QueueShare]:

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from agent.model.queue import ZERO, QueueShare, QueueShares, ResourceQuantities
 from agent.queues.options import QueueOptions
-from agent.queues.quantities import minus, plus
+from agent.queues.quantities import minus, plus, summed
 from agent.queues.reclaim import can_reclaim, keeps_victim, reclaimable
 from agent.queues.reclaim_scenario import Reclaimer, Victims
 from agent.queues.reclaim_verdict import Strategy, Verdict
@@ -100,10 +100,7 @@ def _attempts(
     for resources, strategy in zip(group.resources, released, strict=True):
         yield resources, (strategy,)
     if len(group.resources) > 1:
-        together = ZERO
-        for resources in group.resources:
-            together = plus(together, resources)
-        yield together, released
+        yield summed(group.resources), released
 
 
 def _kind(released: tuple[Strategy, ...], by: tuple[Strategy, ...], *, mixed: bool) -> TakeBackKind:

@@ -12,7 +12,7 @@ from agent.model.state import Mark, PolicyInForce, State
 from agent.node.state_errors import NewerStateFileError, StateWriteError
 from agent.node.state_store import StateStore
 from agent.policy.managers import Managers
-from agent.policy.node_fit import NodeCapacity
+from agent.policy.node_fit import NodeCapacity, PodAmounts
 from agent.policy.observation import Decision, Observation, Refused
 from agent.policy.plan import decide, settle, start_container
 from agent.policy.recovery import Running, recover
@@ -41,7 +41,7 @@ class Rules:
         return self.change_from(state.policy if state.generation else None)
 
     def change_from(self, was: PolicyInForce | None) -> Change:
-        """The same of rules that are known by themselves; None for a kubelet's files, which do not say theirs."""
+        """From these rules to ours. was: None for a kubelet's files, which do not say under which rules they were written."""
         return Change(was, self.policy, self.tolerance_bytes, self.confirm_added)
 
 
@@ -78,6 +78,7 @@ class Keeper:
         self._made: tuple[Step, ...] = ()
         self._fits = False  # whether the state has been fitted to the rules; tried again where it could not be saved
         self._retry = True
+        self._amounts = PodAmounts()
         self._looked: State | None = None
 
     @property
@@ -107,7 +108,7 @@ class Keeper:
         fitted = state.grants
         if running is not None:
             state, found = recover(self.managers, self.node, state, seen, running, self.refused)
-        plan = decide(self.managers, self.node, state, seen, self.refused, retry=retry)
+        plan = decide(self.managers, self.node, state, seen, self.refused, retry=retry, amounts=self._amounts)
         after = plan.state
         if repair.waiting and after.grants != fitted:  # a pod that had to do with what waits may have ended
             repair = self._fit(self.rules, after)

@@ -29,11 +29,11 @@ class Look:
     before: State
     seen: Observation
     state: State
+    amounts: PodAmounts
     released: bool = False
     resized: bool = False
     refused: dict[str, Refused] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
-    amounts: PodAmounts = field(default_factory=PodAmounts)
 
     def say(self, event: Event, pod: Pod, reason: str = "", message: str = "", hint: str = "") -> None:
         """Something has happened that people shall hear."""

@@ -41,18 +41,24 @@ class OutOfResource(Refusal):
 
 
 class PodAmounts:
-    """What pods request, worked out once for each: whoever judges many pods beside the same others keeps one meanwhile."""
+    """What running pods request, worked out once for each: most are the same from one judgement to the next.
+
+    Whoever judges often keeps one. It holds the pods of the last question only.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Pod, Mapping[str, int]]] = {}
 
-    def of(self, pod: Pod) -> Mapping[str, int]:
-        """Whole numbers by resource, as the kubelet judges them."""
-        known = self._known.get(pod.uid)
-        if known is None or known[0] is not pod:
-            requests = pod_requests(pod, SizingOptions())
-            known = self._known[pod.uid] = pod, {name: amount(name, quantity) for name, quantity in requests.items()}
-        return known[1]
+    def of(self, pods: Iterable[Pod]) -> list[Mapping[str, int]]:
+        """The amounts of each of these pods by resource: whole numbers, as the kubelet judges them."""
+        before, self._known, found = self._known, {}, []
+        for pod in pods:
+            known = before.get(pod.uid)
+            if known is None or known[0] is not pod:
+                known = pod, _amounts(pod)
+            self._known[pod.uid] = known
+            found.append(known[1])
+        return found
 
 
 def check_node_fit(node: NodeCapacity, running: Iterable[Pod], pod: Pod, amounts: PodAmounts | None = None) -> None:
@@ -66,12 +72,16 @@ def check_node_fit(node: NodeCapacity, running: Iterable[Pod], pod: Pod, amounts
     allocatable = node.allocatable
     if "pods" in allocatable and len(others) + 1 > allocatable["pods"].value():
         raise OutOfResource("pods", 1, len(others), allocatable["pods"].value())
-    asked, held_by_others = amounts.of(pod), [amounts.of(other) for other in others]
+    asked, held_by_others = _amounts(pod), amounts.of(others)
     for resource in sorted(asked):
         requested, held = asked[resource], sum(each.get(resource, 0) for each in held_by_others)
         total = amount(resource, allocatable.get(resource, ZERO))
         if requested > 0 and requested + held > total and resource != "ephemeral-storage":
             raise OutOfResource(resource, requested, held, total)
+
+
+def _amounts(pod: Pod) -> Mapping[str, int]:
+    return {name: amount(name, quantity) for name, quantity in pod_requests(pod, SizingOptions()).items()}
 
 
 def amount(resource: str, quantity: Quantity) -> int:

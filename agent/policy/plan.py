@@ -17,7 +17,7 @@ from agent.policy.known_pods import follow_known, release_unknown
 from agent.policy.look import Look
 from agent.policy.managers import Managers
 from agent.policy.new_pods import admit_new
-from agent.policy.node_fit import NodeCapacity
+from agent.policy.node_fit import NodeCapacity, PodAmounts
 from agent.policy.observation import Decision, Event, Observation, Plan, Refused
 from agent.policy.removal import container_started
 from agent.policy.resize_lifecycle import Actuation, in_progress, settled
@@ -34,14 +34,16 @@ def decide(
     refused: Mapping[str, Refused],
     *,
     retry: bool = False,
+    amounts: PodAmounts | None = None,
 ) -> Plan:
     """The next state. refused: what the last look refused; tried again where something became free, or with `retry`.
 
     retry: something may have changed since the last look that the state does not show by itself (the rules, the machine).
+    amounts: kept from one look to the next, so that only new pods are added up.
 
     Unchanged input gives an unchanged state (same generation) and no decisions.
     """
-    look = Look(managers, node, state, seen, state)
+    look = Look(managers, node, state, seen, state, amounts or PodAmounts())
     waiting = {key: each.pod for key, each in refused.items() if each.pod.uid not in state.pods}
     known = with_uids(state, seen.wanted, seen.fresh_uids, waiting)
     follow_known(look, known)

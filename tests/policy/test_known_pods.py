@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from agent.model.state import PodPhase
 from agent.policy.observation import Event, Observation, Wanted
@@ -46,8 +45,8 @@ def test_what_a_silent_source_was_last_heard_to_say_changes_nothing() -> None:
     here = Node()
     here.look(Wanted(A, fingerprint="one"))
     before = here.state
-    seen: dict[str, Any] = {"silent_sources": frozenset({"manifests"}), "cgroups_seen": True}
-    assert here.look(Wanted(A, fingerprint="two"), **seen) == ""
+    silent = frozenset({"manifests"})
+    assert here.look(Wanted(A, fingerprint="two"), silent_sources=silent, cgroups_seen=True) == ""
     assert here.state is before
 
 
@@ -62,8 +61,8 @@ def test_a_pod_that_is_alive_and_of_which_nobody_speaks_goes_on() -> None:
     here = Node()
     here.look(Wanted(A, "apiserver"))
     before = here.state
-    seen = {"sources": frozenset({"manifests"}), "cgroups_seen": True, "alive": frozenset({("b", "app"), ("a", "app")})}
-    assert here.look(**seen) == ""
+    alive = frozenset({("b", "app"), ("a", "app")})
+    assert here.look(sources=frozenset({"manifests"}), cgroups_seen=True, alive=alive) == ""
     assert here.state is before
 
 

@@ -123,6 +123,10 @@ def resized(cpus: int, memory: str = "2Gi") -> Pod:
             NO_MEMORY_GATE, {**POD, **STATIC}, WHOLE, resized(4, "3Gi"),
             "guaranteed_pod_memory_manager_static_policy", id="memory of a bubble",
         ),
+        pytest.param(
+            NO_MEMORY_GATE, {**POD, **STATIC, "cpu_policy": "none"}, WHOLE, resized(4, "3Gi"),
+            "guaranteed_pod_memory_manager_static_policy", id="memory of a bubble without CPUs",
+        ),
     ],
 )  # fmt: skip
 def test_what_no_gate_allows_is_infeasible(

@@ -194,12 +194,14 @@ def test_where_cpus_and_memory_lie_apart_a_strict_policy_lets_nothing_grow_and_t
 
 
 def test_cpus_and_memory_that_grow_together_go_to_the_same_node() -> None:
-    """Memory alone would go to node 1, where all CPUs are taken."""
-    managers = managed(regular(12, numa=3), topology_policy="best-effort", **APART)
-    held = admitted(managers, bubble(2, 1), named("q", guaranteed("4", "1Gi")))
-    assert cpus_of(held) == "b/main=1 b/side=2 q/app=4-7 b=1-2 shared=0,3,8-11"
+    """Memory alone would go to node 1, where all CPUs are reserved."""
+    managers = managed(regular(12, numa=3), "0,4-7", topology_policy="best-effort", **APART)
+    held = admitted(managers, bubble(2, 1))
+    assert cpus_of(held) == "b/main=1 b/side=2 b=1-2 shared=0,3-11"
+    memory_only = resize_pinned(managers, held, FirstGrant.of(held, "b"), bubble(2, 1), bubble(2, 1, "20Gi"))
+    assert memory_of(memory_only.grants, "b") == "main=1@0,1 side=19@0,1"
     grown = resize_pinned(managers, held, FirstGrant.of(held, "b"), bubble(2, 1), bubble(6, 1, "20Gi"))
-    assert cpus_of(grown.grants) == "b/main=1 b/side=2,8-11 q/app=4-7 b=1-2,8-11 shared=0,3"
+    assert cpus_of(grown.grants) == "b/main=1 b/side=2,8-11 b=1-2,8-11 shared=0,3-7"
     assert memory_of(grown.grants, "b") == "main=1@0,2 side=19@0,2"
     assert grown.affinities == dict.fromkeys(("main", "side"), Hint(0b101, True))
 

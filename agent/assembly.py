@@ -63,9 +63,8 @@ def run(loaded: Loaded, path: Path | None, flags: dict[str, Any]) -> None:
     """Wire everything up, serve until SIGTERM or SIGINT, and take it down again. path, flags: for a reload."""
     config = loaded.config
     hung_up = threading.Event()
-    signal.signal(
-        signal.SIGHUP, lambda *_: hung_up.set()
-    )  # by default it would end the start, and systemd would not try again
+    # by default it would end the start, and systemd would not try again
+    signal.signal(signal.SIGHUP, lambda *_: hung_up.set())
     rules = rules_of(read_machine(config), config)
     tally, board = Tally(), HealthBoard()
     with ExitStack() as stack:

@@ -9,9 +9,8 @@ from agent.model.cpuset import bits
 
 NodeMask: TypeAlias = int
 
-MAX_NODES = (
-    1024  # the kernel's largest MAX_NUMNODES (CONFIG_NODES_SHIFT of 10); bounds what a damaged file makes us allocate
-)
+# the kernel's largest MAX_NUMNODES (CONFIG_NODES_SHIFT of 10); bounds what a damaged file makes us allocate
+MAX_NODES = 1024
 
 
 def node_mask(nodes: Iterable[int]) -> NodeMask:

@@ -19,7 +19,7 @@ import grpc
 import grpc.aio
 
 from agent.model.devices import DeviceNodes
-from agent.model.numa import NodeMask
+from agent.model.numa import MAX_NODES, NodeMask
 from agent.model.podresources import Passed, PassedDevices
 from agent.proto import podresources_v1_pb2 as v1
 from agent.proto import podresources_v1alpha1_pb2 as v1alpha1
@@ -35,13 +35,10 @@ _CHANNEL = (
     ("grpc.http2.bdp_probe", 0),  # a local socket has no delay to measure, and the measuring keeps gRPC's threads awake
 )
 NOTHING = PassedDevices()
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = (
-    0.1,
-    1.0,
-)  # between two looks while somebody waits: far below a kubelet's 100 a second
+# between two looks while somebody waits: far below a kubelet's 100 a second
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 1.0
 FIRST_QUIET_SECONDS = 1.0  # to the look after one that had news or a new pod; each further one takes twice as long
 _RETRY_SECONDS = 5.0  # after a failure, at most
-_MOST_NODES = 1024  # the kernel's largest MAX_NUMNODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +158,9 @@ class Upstream:
             self._deaf = error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED
             self._failed(f"{error.code().name}: {error.details()}")
             return False
-        if not isinstance(listed, v1.ListPodResourcesResponse) or not isinstance(
-            allocatable, v1.AllocatableResourcesResponse
-        ):  # gRPC gives None for bytes that are no such message
+        # gRPC gives None for bytes that are no such message
+        read = isinstance(listed, v1.ListPodResourcesResponse)
+        if not read or not isinstance(allocatable, v1.AllocatableResourcesResponse):
             self._deaf = True
             self._failed("the answer cannot be read")
             return False
@@ -211,7 +208,7 @@ def device_nodes(devices: Iterable[v1.ContainerDevices]) -> DeviceNodes:
     for each in devices:
         mask = 0
         for node in each.topology.nodes:
-            if 0 <= node.ID < _MOST_NODES:  # plugins have told -1 for "nowhere"
+            if 0 <= node.ID < MAX_NODES:  # plugins have told -1 for "nowhere"
                 mask |= 1 << node.ID
         of_resource = found.setdefault(each.resource_name, {})
         for device in each.device_ids:

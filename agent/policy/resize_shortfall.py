@@ -17,7 +17,6 @@ from agent.policy.cpu_static import CPUManager, whole_cores
 from agent.policy.eligibility import Claims, claims
 from agent.policy.hints import cpu_hints, memory_family
 from agent.policy.managers import Managers
-from agent.policy.memory_growth import bytes_of
 from agent.policy.memory_static import pod_request, release
 from agent.policy.node_fit import OutOfResource
 from agent.policy.topology_options import TopologyPolicyName, TopologyScope
@@ -134,7 +133,5 @@ def _memory_units(
     return [
         ([entries[each.name]], asked.memory.get(each.name, {}))
         for each in pod.containers
-        if each.kind is not ContainerKind.INIT
-        and each.name in entries
-        and asked.memory.get(each.name, {}) != bytes_of(entries, each.name)
+        if each.kind is not ContainerKind.INIT and each.name in entries
     ]

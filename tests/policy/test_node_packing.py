@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent.model.numa import node_ids
@@ -14,6 +15,9 @@ from agent.policy.hint_family import Found
 from agent.policy.node_packing import Budget, Packing, Slack
 
 NODES = 5
+ONE_EACH = dict.fromkeys(range(NODES), (1,))
+FIVE_EACH = Slack((5, 5), {0: (1, 3), 2: (0, 2), 3: (1, 4), 4: (4, 2)})
+OTHER_COSTS = {0: (2, 0), 1: (2, 0), 3: (3, 2), 4: (4, 2)}
 
 
 @st.composite
@@ -52,6 +56,7 @@ def affords(slack: Slack, nodes: list[int]) -> bool:
     return all(sum(slack.costs[node][need] for node in nodes) <= limit for need, limit in enumerate(slack.limits))
 
 
+@example([Slack((1,), ONE_EACH), Slack((1,), ONE_EACH)], 0b11111)
 @given(slacks(), st.integers(1, 2**NODES - 1))
 def test_a_mask_is_common_if_all_outside_it_can_be_left_out(families: list[Slack], nodes: int) -> None:
     packing = Packing(nodes, families, Budget())
@@ -70,6 +75,8 @@ def test_the_lowest_mask_of_each_size_is_found(families: list[Slack], nodes: int
         assert found.exact
 
 
+@example([Slack((5,), {1: (3,), 3: (4,), 4: (1,)}), FIVE_EACH], 0b11111, (1, 2))
+@example([Slack((5,), {2: (4,), 4: (2,)}), replace(FIVE_EACH, costs=OTHER_COSTS)], 0b11111, (1, 2))
 @given(slacks(), st.integers(1, 2**NODES - 1), st.sampled_from([(1,), (2,), (1, 2)]))
 def test_a_search_that_follows_few_ways_side_by_side_never_calls_proven_what_is_not_so(
     families: list[Slack], nodes: int, beams: tuple[int, ...]
@@ -87,8 +94,7 @@ def test_a_search_that_follows_few_ways_side_by_side_never_calls_proven_what_is_
 
 
 def test_what_a_spent_budget_has_found_is_not_proven() -> None:
-    one = dict.fromkeys(range(NODES), (1,))
-    families = [Slack((3,), one), Slack((1,), one)]
+    families = [Slack((3,), ONE_EACH), Slack((1,), ONE_EACH)]
     assert Packing(0b11111, families, Budget(0)).lowest(1) == Found(None, exact=False)
     answers = {Packing(0b11111, families, Budget(steps)).lowest(1) for steps in range(1, 200)}
     assert answers == {Found(None, exact=False), Found(0b00001)}

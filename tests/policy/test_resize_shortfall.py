@@ -9,9 +9,10 @@ import pytest
 from agent.model.pod import Pod
 from agent.model.state import Shortfall
 from agent.policy.managers import Managers
+from agent.policy.removal import remove
 from agent.policy.resize_shortfall import pinned_shortfall
 from agent.policy.restore import refit
-from tests.nodes import GIB, admitted, named, node
+from tests.nodes import GIB, admitted, cpus_of, named, node
 from tests.pods import app, guaranteed, init
 from tests.policy.cpu_machines import regular
 
@@ -33,6 +34,12 @@ def pair(one: int, two: int) -> Pod:
 
 def q(cpus: int, memory: str = "1Gi") -> Pod:
     return named("q", guaranteed(str(cpus), memory))
+
+
+def two(memory: str) -> Pod:
+    """Two containers with memory of their own, and an init container that has as much before them."""
+    own = f"cpu=1 memory={memory}"
+    return named("p", init(own, own), guaranteed("1", memory), guaranteed("1", memory, "two"))
 
 
 def lacks(managers: Managers, *pods: Pod) -> tuple[Shortfall, ...]:
@@ -72,9 +79,19 @@ def test_the_cpus_that_a_pod_lacks(
     assert lacks(node(regular(cpus, numa=numa), **config), *pods) == expected
 
 
+def test_its_own_node_is_no_other_one_however_much_is_free_there() -> None:
+    """Node 1 has seven CPUs more, node 2 two: both are needed."""
+    managers = node(regular(24, numa=3), **RESTRICTED)
+    held = admitted(managers, named("x", guaranteed("7")), named("y", guaranteed("8")), named("z", guaranteed("6")))
+    held = admitted(managers, p(1), grants=remove(managers, held, "y"))
+    assert cpus_of(held) == "p/app=8 x/app=1-7 z/app=16-21 shared=0,9-15,22-23"
+    assert pinned_shortfall(managers, held, p(10)) == ()
+
+
 def test_cpus_that_lie_on_more_nodes_than_the_policy_of_now_wants_are_not_counted() -> None:
-    before, now = (node(regular(8, numa=2), **config) for config in (BEST, SINGLE))
-    assert pinned_shortfall(now, refit(now, admitted(before, p(5))), p(6)) == ()
+    before, now = (node(regular(12, numa=3), **config) for config in (BEST, SINGLE))
+    assert cpus_of(admitted(before, p(7))) == "p/app=1-7 shared=0,8-11"
+    assert pinned_shortfall(now, refit(now, admitted(before, p(7))), p(8)) == ()
 
 
 @pytest.mark.parametrize(
@@ -90,6 +107,17 @@ def test_cpus_that_lie_on_more_nodes_than_the_policy_of_now_wants_are_not_counte
             {**BEST, **POD}, (p(1, "10Gi"), q(1, "10Gi"), p(1, "24Gi")), (Shortfall("memory", 3 * GIB),), id="as a pod"
         ),
         pytest.param(SINGLE, (p(1, "10Gi"), p(1, "10Gi")), (), id="nothing more"),
+        pytest.param(SINGLE, (p(1, "10Gi"), p(1, "15Gi")), (), id="all that there is"),
+        pytest.param(
+            SINGLE, (p(1, "10Gi"), q(1, "10Gi"), p(1, "16Gi")), (Shortfall("memory", GIB, 0b1),),
+            id="no node has room for it: its own lacks least",
+        ),
+        pytest.param(
+            SINGLE, (two("5Gi"), q(1, "3Gi"), two("8Gi")), (Shortfall("memory", GIB, 0b1),) * 2, id="each container"
+        ),
+        pytest.param(
+            {**SINGLE, **POD}, (two("5Gi"), q(1, "3Gi"), two("8Gi")), (Shortfall("memory", 4 * GIB, 0b1),), id="the pod"
+        ),
     ],
 )  # fmt: skip
 def test_the_memory_that_a_pod_lacks(

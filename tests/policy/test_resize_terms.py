@@ -187,3 +187,10 @@ def test_what_an_api_server_refuses(allocated: Pod, desired: Pod, *, pod_level: 
     found = resize_violations(allocated, desired, pod_level_resources=pod_level)
     assert all(each.value == "" for each in found if "removed" in each.rule or "immutable" in each.rule)
     assert [str(each).replace(f' Invalid value: "{each.value}":', "") for each in found] == expected
+
+
+def test_containers_must_fit_their_pods_own_resources_where_these_count() -> None:
+    larger = replace(WHOLE, containers=(app("cpu=3", "cpu=3"),))
+    allocated = replace(WHOLE, containers=(app("cpu=1", "cpu=1"),))
+    assert resize_violations(allocated, larger, pod_level_resources=True)
+    assert resize_violations(allocated, larger, pod_level_resources=False) == ()

@@ -11,7 +11,7 @@ from benchmarks.curve import Curve, Series
 from benchmarks.figure import Figure, Scale, milliseconds
 from benchmarks.http2_load import measure
 
-SIZES = (1, 2, 4, 8, 16, 32, 64, 120)  # a socket takes 128 connections
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 METHOD = "/v1.PodResourcesLister/List"
 WARM_UP = 3
 

@@ -11,13 +11,8 @@ from typing import TypeAlias
 
 import grpc.aio
 
-# File descriptors above all: an agent that has none left reads no manifests and writes no cgroups. Real clients are a handful.
-MAX_CONNECTIONS = 128
-MAX_STREAMS = 16  # of one connection at a time; gRPC clients keep further calls back until one ends
 _OPTIONS = (
-    ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),  # of the server; one more is closed at once
     ("grpc.server_handshake_timeout_ms", 10_000),  # for those that say nothing; gRPC's default is two minutes
-    ("grpc.max_concurrent_streams", MAX_STREAMS),
     # On, a call counts until its memory is free, so that clients which keep to the limit see calls refused in a burst.
     ("grpc.http.overload_protection", 0),
     # Clients that open connections and forget them; one that is still in use connects again without noticing.
@@ -34,20 +29,31 @@ Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """request_bytes: of one message; of an unfinished one as much is kept.
+    """connections: at a time, one more is closed at once. They cost file descriptors above all: an agent that has none
+    left reads no manifests and writes no cgroups.
+
+    streams: calls of one connection at a time; gRPC clients keep further ones back until one ends.
+
+    request_bytes: of one message; of an unfinished one as much is kept.
 
     calls: of all connections at a time, until the answer is read; gRPC itself refuses further ones, with RESOURCE_EXHAUSTED and a
     text of its own.
     """
 
+    connections: int
+    streams: int
     request_bytes: int
     calls: int
 
 
 def bounded_server(bounds: Bounds, options: Sequence[tuple[str, int]] = ()) -> grpc.aio.Server:
     """A server that has these bounds; further `options` are gRPC's channel arguments."""
-    limit = ("grpc.max_receive_message_length", bounds.request_bytes)
-    return grpc.aio.server(options=(*_OPTIONS, limit, *options), maximum_concurrent_rpcs=bounds.calls)
+    limits = (
+        ("grpc.max_allowed_incoming_connections", bounds.connections),
+        ("grpc.max_concurrent_streams", bounds.streams),
+        ("grpc.max_receive_message_length", bounds.request_bytes),
+    )
+    return grpc.aio.server(options=(*_OPTIONS, *limits, *options), maximum_concurrent_rpcs=bounds.calls)
 
 
 class Unread:

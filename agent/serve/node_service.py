@@ -41,7 +41,9 @@ _MAX_BEAT_SECONDS = 3600
 _READ_SECONDS = 60.0  # for one event
 _STOP_SECONDS = 1.0
 UNREAD_BYTES = 8 * 1024 * 1024  # kept twice: every answer is made for its call
-BOUNDS = Bounds(request_bytes=MAX_BYTES + 4096, calls=2 * MAX_WATCHERS)
+BOUNDS = Bounds(
+    connections=MAX_WATCHERS + 16, streams=MAX_WATCHERS + 16, request_bytes=MAX_BYTES + 4096, calls=2 * MAX_WATCHERS
+)
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 M = TypeVar("M", bound=Message)

@@ -28,7 +28,7 @@ KUBELET_LIMIT = RateLimit(per_second=100.0, burst=10)
 RATE_LIMITED = "rejected by rate limit"  # the kubelet's text
 UNREAD_BYTES = 16 * 1024 * 1024
 # The largest real request holds two names, 320 bytes. So many calls that one refused for them would be over the rate limit, too.
-BOUNDS = Bounds(request_bytes=4096, calls=1000)
+BOUNDS = Bounds(connections=320, streams=8, request_bytes=4096, calls=1000)
 _STOP_SECONDS = 1.0  # for calls that are being answered; an answer that is not read by then is dropped
 _OPTIONS = (
     # One that answers pings but opens no flow-control window ends with its connection. Others reconnect without noticing.

@@ -42,7 +42,7 @@ MAX_UNDER_WAY = 16  # questions
 _THREADS = 4  # of its own: questions that take long must not hold up probes and scrapes
 _STOP_SECONDS = 1.0
 UNREAD_BYTES = 16 * 1024 * 1024  # kept twice: every answer is made for its call
-BOUNDS = Bounds(request_bytes=MAX_BYTES, calls=4 * MAX_UNDER_WAY)
+BOUNDS = Bounds(connections=128, streams=16, request_bytes=MAX_BYTES, calls=4 * MAX_UNDER_WAY)
 _CODES: dict[type[AgentError], grpc.StatusCode] = {
     StandbyError: grpc.StatusCode.UNAVAILABLE,
     NotInSyncError: grpc.StatusCode.FAILED_PRECONDITION,

@@ -19,7 +19,6 @@ from agent.formats.podresources import Answers, encode_get
 from agent.model.podresources import PodView
 from agent.serve import node_service
 from agent.serve.board import NodeBoard
-from agent.serve.grpc_bounds import MAX_CONNECTIONS, MAX_STREAMS
 from agent.serve.loop import ServingLoop
 from agent.serve.node_service import NodeService
 from agent.serve.podresources import BOUNDS, RATE_LIMITED, Endpoint, PodResourcesServer
@@ -112,7 +111,7 @@ def settings(stream: BinaryIO) -> dict[int, int]:
 
 def test_the_server_says_how_many_calls_a_connection_may_have(loop: ServingLoop, path: Path) -> None:
     with serving(loop, Endpoint(SocketAccess(path))), closing(RawClient(path)) as stranger:
-        assert settings(stranger.socket.makefile("rb"))[MAX_CONCURRENT_STREAMS] == MAX_STREAMS
+        assert settings(stranger.socket.makefile("rb"))[MAX_CONCURRENT_STREAMS] == BOUNDS.streams
 
 
 def test_calls_beyond_that_are_refused_at_the_door(loop: ServingLoop, path: Path) -> None:
@@ -121,20 +120,20 @@ def test_calls_beyond_that_are_refused_at_the_door(loop: ServingLoop, path: Path
         stream = stranger.socket.makefile("rb")
         settings(stream)
         stranger.send(frame(SETTINGS, ACK, 0, b""))
-        for _ in range(10 * MAX_STREAMS):
+        for _ in range(10 * BOUNDS.streams):
             stranger.open_call(LIST)
-        for _ in range(9 * MAX_STREAMS):
+        for _ in range(9 * BOUNDS.streams):
             *_, (_, _, error) = frames(stream, lambda kind, _: kind == RST_STREAM)
             assert error == struct.pack(">I", REFUSED_STREAM)
 
 
 def test_all_connections_together_hold_a_bounded_number_of_calls(loop: ServingLoop, path: Path) -> None:
     """Calls whose request never comes are open until the bound; from there on they are answered at once."""
-    needed = BOUNDS.calls // MAX_STREAMS + 2
+    needed = BOUNDS.calls // BOUNDS.streams + 2
     with serving(loop, Endpoint(SocketAccess(path))), ExitStack() as stack:
         strangers = [stack.enter_context(closing(RawClient(path))) for _ in range(needed)]
         for stranger in strangers:
-            for _ in range(MAX_STREAMS):
+            for _ in range(BOUNDS.streams):
                 stranger.open_call(LIST)
         with channel(path) as opened:
             until(opened, LIST, "RESOURCE_EXHAUSTED: Concurrent RPC limit exceeded!")
@@ -157,11 +156,12 @@ def test_connections_beyond_the_bound_are_closed_and_cost_no_other_socket_anythi
     calm = path.with_name("calm.sock")
     with serving(loop, Endpoint(SocketAccess(path)), Endpoint(SocketAccess(calm), "calm")), ExitStack() as stack:
         strangers = [
-            stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) for _ in range(3 * MAX_CONNECTIONS)
+            stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            for _ in range(3 * BOUNDS.connections)
         ]
         for stranger in strangers:
             stranger.connect(os.fspath(path))
-        assert sum(map(kept, strangers)) == MAX_CONNECTIONS
+        assert sum(map(kept, strangers)) == BOUNDS.connections
         with client(calm) as stub:
             assert names(stub) == ["web"]
 
@@ -188,9 +188,9 @@ def test_answers_of_the_node_service_that_nobody_reads_are_bounded(node: Path) -
         status = raw_call(opened, STATUS)
         size = len(status(b"", timeout=SECONDS))
         assert size > 1000
-        for _ in range(100_000 // size // MAX_STREAMS + 1):
+        for _ in range(100_000 // size // BOUNDS.streams + 1):
             stranger = stack.enter_context(closing(RawClient(node, window=0)))
-            for _ in range(MAX_STREAMS):
+            for _ in range(BOUNDS.streams):
                 stranger.send(frame(DATA, END_STREAM, stranger.open_call(STATUS), bytes(5)))
         until(opened, STATUS, "RESOURCE_EXHAUSTED: too many answers wait to be read")
         stack.close()

@@ -16,9 +16,8 @@ import pytest
 
 from agent.formats.podresources import Answers, encode_get
 from agent.model.podresources import PodView
-from agent.serve.grpc_bounds import MAX_CONNECTIONS
 from agent.serve.loop import ServingLoop
-from agent.serve.podresources import Endpoint, PodResourcesServer
+from agent.serve.podresources import BOUNDS, Endpoint, PodResourcesServer
 from agent.serve.sockets import SocketAccess
 from tests.serve.clients import SECONDS, channel, client, code_of, names, raw_call
 from tests.serve.raw_http2 import PREFACE, RawClient
@@ -102,7 +101,7 @@ def test_calls_that_never_send_their_request_hold_up_nobody(server: PodResources
 
 
 def test_connections_that_say_nothing_hold_up_nobody(server: PodResourcesServer, path: Path) -> None:
-    strangers = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(MAX_CONNECTIONS - 8)]
+    strangers = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(BOUNDS.connections - 8)]
     for stranger in strangers:
         stranger.connect(os.fspath(path))
     assert answers_well(path)

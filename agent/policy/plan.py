@@ -45,7 +45,7 @@ def decide(
     """
     look = Look(managers, node, state, seen, state, amounts or PodAmounts())
     waiting = {key: each.pod for key, each in refused.items() if each.pod.uid not in state.pods}
-    known = with_uids(state, seen.wanted, seen.fresh_uids, waiting)
+    known = with_uids(state, seen.wanted)  # those who are yet to come need none here
     follow_known(look, known)
     release_unknown(look, known)
     # a pod that has just ended gives its name a new uid
@@ -79,7 +79,7 @@ def settle(state: State, done: Actuation) -> Plan:
         if after.resize.actual is None:
             text = resize_events.completed(after.pod, before.generation)
             decisions.append(Decision(Event.RESIZE_COMPLETED, after.pod, message=text))
-        elif after.resize.error and after.resize.error != before.error:
+        elif after.resize.error != before.error:
             text = resize_events.failed(after.pod, before.generation, after.resize.error)
             decisions.append(Decision(Event.RESIZE_ERROR, after.pod, message=text))
     if pods == state.pods:

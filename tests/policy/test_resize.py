@@ -11,6 +11,7 @@ from agent.model.pod import Pod
 from agent.model.state import Affinity, FirstGrant, Grants, PodRecord, ResizeState, Shortfall
 from agent.policy.managers import Managers
 from agent.policy.resize import ResizeVerdict, describe, judge_resize
+from agent.policy.restore import refit
 from tests.nodes import GIB, admitted, cpus_of, named, node
 from tests.pods import app, guaranteed, sidecar, sized
 from tests.policy.cpu_machines import regular
@@ -153,6 +154,17 @@ def test_each_gate_is_about_its_own_resource_only(
 ) -> None:
     verdict, _ = judged(node(regular(8), feature_gates=gates, **config), allocated, desired)
     assert verdict.state is ResizeState.IN_PROGRESS, verdict.message
+
+
+def test_a_pod_that_holds_a_bubble_does_not_grow_beside_it_once_its_own_resources_count_no_more() -> None:
+    """It is Burstable by then: without a look at what it holds it would be resized like a pod that shares."""
+    gates = ("PodLevelResources", "PodLevelResourceManagers", "InPlacePodLevelResourcesVerticalScaling")
+    now = node(regular(8), feature_gates={**EXCLUSIVE, **dict.fromkeys(gates, False)}, **POD)
+    held = refit(now, admitted(exclusive(**POD), WHOLE))
+    record = PodRecord(WHOLE, first=FirstGrant.of(held, "p"))
+    verdict = judge_resize(now, capacity("cpu=7 memory=64Gi"), held, [WHOLE], record, sizes(WHOLE, cpu(3)))
+    assert verdict.state is ResizeState.INFEASIBLE
+    assert verdict.grants is held
 
 
 def test_what_grows_says_where_it_was_aligned() -> None:

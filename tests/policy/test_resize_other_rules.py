@@ -124,6 +124,15 @@ def test_a_bubble_gives_nothing_back_of_its_first_admission_whatever_the_scope_h
     assert (caught.value.reason, caught.value.never) == (reason, True)
 
 
+CONTAINER_SCOPE = {**POD_SCOPE, "topology_scope": "container"}
+
+
+def test_a_pod_with_resources_of_its_own_and_no_bubble_is_resized_by_containers() -> None:
+    new = named("p", guaranteed("3", "2Gi"), app(name="side"), resources=bubble("5").resources)
+    held, got = resized({**BOTH, **CONTAINER_SCOPE}, {**BOTH, **CONTAINER_SCOPE}, bubble(), new)
+    assert (cpus_of(held), cpus_of(got)) == ("p/app=1-2 shared=0,3-15", "p/app=1-3 shared=0,4-15")
+
+
 rules = st.fixed_dictionaries(
     {
         "cpu_policy": st.sampled_from(["static", "none"]),

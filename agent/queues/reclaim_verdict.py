@@ -97,22 +97,31 @@ def fit_step(
     rule: Rule, share: QueueShare, held: ResourceQuantities, bounds: ResourceQuantities, options: QueueOptions
 ) -> Step:
     """Holds where everything fits; names the first resource that does not."""
-    excess = first_excess(held, bounds, options.profile.tolerance)
-    if excess is None:
-        return Step(rule, share.queue.name, True)
-    resource, amount, bound = excess
-    return Step(rule, share.queue.name, False, resource, (("would be", amount), ("bound", bound)))
+    return _bound_step(rule, share, held, bounds, options, holds_within=True, said="would be")
 
 
 def over_step(
     rule: Rule, share: QueueShare, held: ResourceQuantities, bounds: ResourceQuantities, options: QueueOptions
 ) -> Step:
     """Holds where something does not fit, and names it."""
+    return _bound_step(rule, share, held, bounds, options, holds_within=False, said="held")
+
+
+def _bound_step(
+    rule: Rule,
+    share: QueueShare,
+    held: ResourceQuantities,
+    bounds: ResourceQuantities,
+    options: QueueOptions,
+    *,
+    holds_within: bool,
+    said: str,
+) -> Step:
     excess = first_excess(held, bounds, options.profile.tolerance)
     if excess is None:
-        return Step(rule, share.queue.name, False)
+        return Step(rule, share.queue.name, holds_within)
     resource, amount, bound = excess
-    return Step(rule, share.queue.name, True, resource, (("held", amount), ("bound", bound)))
+    return Step(rule, share.queue.name, not holds_within, resource, ((said, amount), ("bound", bound)))
 
 
 def priority_step(level: Level, *, holds: bool) -> Step:

@@ -24,6 +24,8 @@ _OPTIONS = (
     ("grpc.http2.bdp_probe", 0),  # requests are small; its pings after every one keep gRPC's threads awake
 )
 
+TOO_MANY_UNREAD = "too many answers wait to be read"  # with RESOURCE_EXHAUSTED, where `Unread.take` says no
+
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
 
 

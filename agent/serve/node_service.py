@@ -26,7 +26,7 @@ from agent.formats.node_messages import explanation_message
 from agent.policy.occupancy import Origin
 from agent.proto import node_v1_pb2 as v1
 from agent.serve.board import NodeBoard, NodeView, find_pod
-from agent.serve.grpc_bounds import Bounds, Unread, bounded_server
+from agent.serve.grpc_bounds import TOO_MANY_UNREAD, Bounds, Unread, bounded_server
 from agent.serve.loop import ServingLoop
 from agent.serve.node_feed import NodeFeed
 from agent.serve.occupancy_feed import OccupancyFeed, change_event, position_of
@@ -222,7 +222,7 @@ class NodeService:
         answer = message.SerializeToString()
         if not self._unread.take(len(answer), context):
             del message, answer  # the error's traceback would keep them until the client is gone
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many answers wait to be read")
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY_UNREAD)
         return answer
 
 

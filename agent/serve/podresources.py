@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 from agent.formats.podresources import Answers
 from agent.proto import podresources_v1_pb2 as v1
 from agent.proto import podresources_v1alpha1_pb2 as v1alpha1
-from agent.serve.grpc_bounds import Bounds, Unread, bounded_server
+from agent.serve.grpc_bounds import TOO_MANY_UNREAD, Bounds, Unread, bounded_server
 from agent.serve.loop import ServingLoop
 from agent.serve.sockets import SocketAccess, SocketFile, SocketPathError
 from agent.serve.token_bucket import RateLimit, TokenBucket
@@ -194,7 +194,7 @@ class _Serving:
             raise RefusedError(grpc.StatusCode.INTERNAL, text) from error
         answer = method.answer(self._answers(), message)
         if not self._unread.take(len(answer), context):
-            raise RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many answers wait to be read")
+            raise RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY_UNREAD)
         return answer
 
     def _kind(self, method: Method, code: grpc.StatusCode) -> CallKind:

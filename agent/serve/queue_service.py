@@ -21,7 +21,7 @@ from grpc_reflection.v1alpha import reflection
 from agent.errors import AgentError
 from agent.proto import queues_v1_pb2 as v1
 from agent.queues.what_if import MAX_BYTES
-from agent.serve.grpc_bounds import Bounds, Unread, bounded_server
+from agent.serve.grpc_bounds import TOO_MANY_UNREAD, Bounds, Unread, bounded_server
 from agent.serve.grpc_tls import GRPCCertificates
 from agent.serve.http import HTTPAddressError
 from agent.serve.http_messages import is_loopback
@@ -187,7 +187,7 @@ class QueueService:
                 self._under_way -= 1
             if not self._unread.take(len(answer), context):
                 del answer  # the error's traceback would keep it until the client is gone
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many answers wait to be read")
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY_UNREAD)
             return answer
 
         return method
